@@ -1,0 +1,1 @@
+"""What must exist: targets and their order, the inputs digest, the rendered Containerfiles. Pure."""

@@ -1,0 +1,1 @@
+"""What is wanted: the matrix, the site, the facts and the lock."""

@@ -1,0 +1,1 @@
+"""Showing it: the console, GitLab, reports, the doctor."""
