@@ -48,7 +48,8 @@ class Problem:
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""
         kind = "" if self.severity == "error" else "warning: "
-        return f"{where}{kind}{self.message}"
+        subject = f"{self.subject}: " if self.subject else ""
+        return f"{where}{kind}{subject}{self.message}"
 
 
 class BuildkitError(Exception):
@@ -103,12 +104,17 @@ class ProblemList:
 
     problems: list[Problem] = field(default_factory=list)
 
-    def add(self, message: str, location: Location | None = None, *, hint: str = "", rule: str = "") -> None:
+    def add(
+        self, message: str, location: Location | None = None, *, hint: str = "", rule: str = "", subject: str = ""
+    ) -> None:
         """Record one more error."""
-        self.problems.append(Problem(message, location, hint, rule))
+        self.problems.append(Problem(message, location, hint, rule, subject=subject))
 
     def raise_any(self) -> None:
-        """Raise `InputError` with everything recorded, in file order, if anything was."""
+        """Raise `InputError` with everything recorded, in file order, if anything was.
+
+        A value that many rows share, such as a default, is wrong once, not once a row.
+        """
         if self.problems:
-            self.problems.sort(key=lambda problem: problem.location or Location(""))
-            raise InputError(self.problems)
+            once = {(problem.location, problem.message): problem for problem in reversed(self.problems)}
+            raise InputError(sorted(once.values(), key=lambda problem: problem.location or Location("")))
