@@ -62,10 +62,9 @@ class RegistryAuth(httpx.Auth):
         login = self.credentials(path)
         if scheme == "bearer":
             answer = yield self._token_request(parameters, login)
-            token = _token(answer)
-            if not token:
-                return
-            header = f"Bearer {token}"
+            if answer.status_code in (401, 403, 429) or answer.status_code >= 500:
+                return  # the caller deals with these as if the registry itself had said so
+            header = f"Bearer {_token(answer)}"
         elif scheme == "basic" and login:
             header = login.basic
         else:
@@ -127,10 +126,11 @@ def _challenge(response: httpx.Response) -> tuple[str, dict[str, str]]:
 
 
 def _token(answer: httpx.Response) -> str:
-    if answer.status_code != 200:
-        return ""
+    """The token in an answer of a token service. Any other answer must not pass for the registry's own."""
+    service = answer.request.url.copy_with(query=None)
     try:
-        body = answer.json()
-        return str(body.get("token") or body.get("access_token") or "")
-    except (ValueError, AttributeError):
-        return ""
+        body = answer.raise_for_status().json()
+        return str(body.get("token") or body["access_token"])
+    except (httpx.HTTPStatusError, ValueError, LookupError, TypeError, AttributeError):
+        reason = f"the token service {service} answered {answer.status_code} without a token"
+        raise RegistryError(reason, status=answer.status_code) from None
