@@ -3,7 +3,7 @@
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 STATE=$ROOT/.buildkit
-VENV=$ROOT/.venv
+VENV=$(realpath -m "$ROOT/.venv")
 
 # Root has no rootless Podman: builds run as this user, made by scripts/setup.
 SERVICE_USER=${BUILDKIT_SERVICE_USER:-buildkit}
@@ -18,6 +18,12 @@ die() {
     say "$1"
     if (($# > 1)); then say "hint: $2"; fi
     exit 1
+}
+
+bad_usage() {
+    say "unknown arguments: $*"
+    say "hint: $0 --help"
+    exit 2
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
