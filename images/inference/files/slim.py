@@ -1,7 +1,7 @@
 """Copy the closure of a few distributions, and what it needs of the system, into a new root.
 
-Runs in a build stage on top of the train image. The result has the train image's own files, to the byte, and nothing else:
-no torch, no pip, no shell, no package manager.
+Runs in a build stage on top of the train image. The result has the train image's own files, to the byte, and nothing
+else: no torch, no pip, no shell, no package manager.
 """
 
 from __future__ import annotations
@@ -162,7 +162,9 @@ def main() -> None:
     """Fill the new root."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--to", type=Path, required=True, help="the new root; it must not exist")
-    parser.add_argument("--system", action="store_true", help="also take the interpreter and the libraries of the system")
+    parser.add_argument(
+        "--system", action="store_true", help="also take the interpreter and the libraries of the system"
+    )
     parser.add_argument("distributions", nargs="+")
     arguments = parser.parse_args()
     root = Root(arguments.to)

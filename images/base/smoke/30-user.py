@@ -1,0 +1,32 @@
+"""The image runs as a user without rights, who owns a home and a workspace; PID 1 reaps."""
+
+import os
+import pwd
+from pathlib import Path
+
+import smokelib
+
+SYS_PTRACE = 1 << 19  # granted by the runner to every container under test, for the debuggers of diag-tools
+
+smokelib.require(os.getuid() != 0, "the image runs as root", "the template must end with USER 1000:1000")
+user = pwd.getpwuid(os.getuid())
+smokelib.equal(
+    "user", (user.pw_name, user.pw_uid, user.pw_gid), ("worker", 1000, 1000), "the template must use the worker macro"
+)
+for folder in (Path.home(), Path("/workspace")):
+    probe = folder / ".smoke-probe"
+    try:
+        probe.write_text("x", encoding="ascii")
+        probe.unlink()
+    except OSError as error:
+        smokelib.fail(f"{user.pw_name} cannot write to {folder} ({error.strerror})", "it must belong to uid 1000")
+for folder in ("/etc", "/usr", "/opt/venv"):
+    smokelib.require(not os.access(folder, os.W_OK), f"{user.pw_name} can write to {folder}", "it must belong to root")
+capabilities = next(
+    line for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if line.startswith("CapEff")
+)
+granted = int(capabilities.split()[1], 16) & ~SYS_PTRACE
+smokelib.equal("effective capabilities", granted, 0, "run the image as its own user, unprivileged")
+smokelib.equal(
+    "PID 1", Path("/proc/1/comm").read_text(encoding="ascii").strip(), "tini", "start the image with its own entrypoint"
+)

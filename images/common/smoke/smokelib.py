@@ -1,0 +1,84 @@
+"""What the smoke checks share: the expectations of the run, and three ways to end.
+
+A check is a script. It returns (exit 0, passed), calls ``skip`` (77), or ``fail`` (1), which prints one line that says
+what is wrong and what to do. It runs inside the image that it checks, with whatever Python that image has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+SMOKE_DIR = Path(os.environ.get("SMOKE_DIR", "/smoke"))
+#: Artifacts that the runner keeps, and hands to the checks of the images that come after.
+OUT = SMOKE_DIR / "out"
+#: Artifacts of the image that this one comes from.
+IN = SMOKE_DIR / "in"
+
+
+def expect() -> dict[str, Any]:
+    """Return what the runner promised this image: target, stage, row, shm_bytes, gpu, gpu_present, facts."""
+    expected: dict[str, Any] = json.loads((SMOKE_DIR / "expect.json").read_text(encoding="utf-8"))
+    return expected
+
+
+def row() -> dict[str, Any]:
+    """Return the row of the matrix, each value as the text in the file."""
+    values: dict[str, Any] = expect()["row"]
+    return values
+
+
+def is_cuda() -> bool:
+    """Say whether the row is for a GPU."""
+    return str(row()["variant"]) != "cpu"
+
+
+def cuda() -> str | None:
+    """Return the CUDA release of the row's wheels ("11.8"), or None."""
+    variant = str(row()["variant"])
+    return f"{variant[2:-1]}.{variant[-1]}" if variant != "cpu" else None
+
+
+def fail(what: str, todo: str) -> NoReturn:
+    """End as failed."""
+    print(f"{what}: {todo}", file=sys.stderr)
+    raise SystemExit(1)
+
+
+def skip(reason: str) -> NoReturn:
+    """End as skipped."""
+    print(f"skip: {reason}")
+    raise SystemExit(77)
+
+
+def require(condition: object, what: str, todo: str) -> None:
+    """End as failed unless ``condition`` holds."""
+    if not condition:
+        fail(what, todo)
+
+
+def equal(name: str, actual: object, wanted: object, todo: str) -> None:
+    """End as failed unless the two are equal; print both either way."""
+    print(f"{name}: {actual}")
+    require(actual == wanted, f"{name} is {actual}, not {wanted}", todo)
+
+
+def installed(distribution: str) -> str | None:
+    """Return the version of an installed distribution, or None."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def artifact(name: str) -> Path:
+    """Return the path of an artifact that an earlier image left, or end as failed."""
+    path = IN / name
+    require(
+        path.is_file(), f"there is no {path}", "smoke-test the train image of this row first; it exports the policy"
+    )
+    return path

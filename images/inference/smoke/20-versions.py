@@ -1,0 +1,16 @@
+"""ONNX Runtime and NumPy are the row's, as in train."""
+
+import onnxruntime
+import smokelib
+
+TODO = "the row and the image disagree: rebuild inference"
+row = smokelib.row()
+distribution = "onnxruntime-gpu" if smokelib.is_cuda() else "onnxruntime"
+smokelib.equal(distribution, smokelib.installed(distribution), row["onnxruntime"], TODO)
+smokelib.equal("import onnxruntime", onnxruntime.__version__, row["onnxruntime"], TODO)
+smokelib.equal("numpy", smokelib.installed("numpy"), row["numpy"], TODO)
+providers = onnxruntime.get_available_providers()
+print("providers", providers)
+smokelib.require(
+    not smokelib.is_cuda() or "CUDAExecutionProvider" in providers, "this ONNX Runtime has no CUDA provider", TODO
+)

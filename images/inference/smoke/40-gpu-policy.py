@@ -1,0 +1,10 @@
+"""On a GPU the policy runs on the GPU, not on the CPU in silence."""
+
+import onnxlib
+import smokelib
+
+smokelib.artifact("policy.onnx")
+difference = onnxlib.largest_difference(smokelib.IN, "CUDAExecutionProvider")
+smokelib.require(
+    difference <= 1e-3, f"the GPU's actions differ by {difference} from torch's", "TF32 explains 1e-3, not more"
+)

@@ -1,0 +1,34 @@
+"""What is installed is what the row of the matrix says, torch's build included."""
+
+import smokelib
+
+TODO = "the row and the image disagree: rebuild, and look at requirements.txt in the build log"
+DISTRIBUTIONS = {
+    "sb3": "stable-baselines3", "sb3_contrib": "sb3-contrib", "gymnasium": "gymnasium", "mujoco": "mujoco",
+    "numpy": "numpy", "onnx": "onnx", "torchvision": "torchvision", "ray": "ray",
+    "onnxruntime": "onnxruntime-gpu" if smokelib.is_cuda() else "onnxruntime",
+}  # fmt: skip
+
+row = smokelib.row()
+for field, distribution in DISTRIBUTIONS.items():
+    if row.get(field):
+        found = smokelib.installed(distribution)
+        smokelib.equal(distribution, found.split("+")[0] if found else None, row[field], TODO)
+
+import torch  # noqa: E402  the cheap answers come first
+
+smokelib.equal(
+    "torch",
+    torch.__version__,
+    f"{row['torch']}+{row['variant']}",
+    "the wheel is of another build; look at `wheels:` in matrix.yaml",
+)
+smokelib.equal(
+    "torch.version.cuda",
+    torch.version.cuda,
+    smokelib.cuda(),
+    "the wheel is of another build; look at `variant:` in matrix.yaml",
+)
+smokelib.require(torch.backends.mkldnn.is_available(), "torch has no oneDNN", "this is no release wheel")
+if smokelib.is_cuda():
+    smokelib.require(torch.backends.cudnn.version() or not torch.cuda.is_available(), "torch finds no cuDNN", TODO)
