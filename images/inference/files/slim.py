@@ -31,6 +31,8 @@ SYSTEM = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/usr/bin/tini",
 )  # fmt: skip
 SYSTEM_TREES = ("/etc/ld.so.conf.d", "/usr/lib/locale/C.utf8", "/usr/lib/locale/C.UTF-8")
+#: Libraries of the driver, which must be the host's: CDI brings them in.
+OF_THE_DRIVER = ("libcuda.so.*", "libnvidia-*")
 #: Libraries that are opened by name at run time, beside the ones that ask for them.
 OPENED_BY_NAME = {"libcudnn.so": "libcudnn*.so.*", "libnvrtc.so": "libnvrtc*.so.*", "libc.so": "libnss_*.so.2"}
 
@@ -85,11 +87,12 @@ def bytecode(source: Path) -> Iterator[Path]:
 
 
 def interpreter_files() -> Iterator[Path]:
-    """Yield the virtual environment's own files, the interpreter and the standard library."""
+    """Yield the virtual environment's own files, beside its distributions."""
     prefix = Path(sys.prefix)
     yield prefix / "pyvenv.cfg"
     yield from sorted((prefix / "bin").glob("python*"))
-    yield from (path for path in [prefix / "lib64"] if path.is_symlink())
+    if (prefix / "lib64").is_symlink():
+        yield prefix / "lib64"
 
 
 def stdlib_files() -> Iterator[Path]:
@@ -123,7 +126,7 @@ def needed_libraries(files: Iterable[Path]) -> set[Path]:
             if library.name.startswith(prefix):
                 found.update(Path(os.path.realpath(library)).parent.glob(pattern))
                 found.update(library.parent.glob(pattern))
-    return found
+    return {path for path in found if not any(fnmatch.fnmatch(path.name, pattern) for pattern in OF_THE_DRIVER)}
 
 
 class Root:
@@ -141,7 +144,7 @@ class Root:
             return
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, place, follow_symlinks=False)
-        if path.is_symlink():
+        if path.is_symlink() and not path.is_dir():
             self.add(path.parent / path.readlink())
 
     def add_skeleton(self) -> None:

@@ -6,7 +6,7 @@ import smokelib
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecNormalize
 
-STEPS = 4096
+STEPS = 2048
 
 if __name__ == "__main__":
     environments = VecNormalize(policylib.make_environments(4))
@@ -27,6 +27,7 @@ if __name__ == "__main__":
     smokelib.OUT.mkdir(exist_ok=True)
     model.save(policylib.MODEL)
     environments.save(str(policylib.STATISTICS))
+    environments.training = False
     observations = environments.reset()
     wanted, _ = model.predict(observations, deterministic=True)
     loaded, statistics = policylib.load(environments.venv)
