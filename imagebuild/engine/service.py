@@ -1,0 +1,93 @@
+"""Finds this machine's rootless Podman service, or starts one for as long as it is used."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from imagebuild.errors import EngineError
+
+SERVICE_USER = "buildkit"  # the user that scripts/setup makes where buildkit itself runs as root
+_IDLE_SECONDS = 60
+
+
+def find_socket(configured: str | None = None) -> str:
+    """The address of the Podman service to use, such as `unix:///run/user/1000/podman/podman.sock`.
+
+    A configured address is taken as it is. Otherwise the first socket that answers is used: that of
+    `CONTAINER_HOST`, of the user's own session, or, for root, of the unprivileged service user. A normal
+    user without one gets a service that ends by itself when idle.
+
+    Raises:
+        EngineError: there is no service, and none can be started.
+    """
+    if configured:
+        return configured
+    if address := os.environ.get("CONTAINER_HOST"):
+        return address
+    tried = list(_candidates())
+    for path in tried:
+        if _answers(path):
+            return f"unix://{path}"
+    if os.geteuid() != 0 and shutil.which("podman"):
+        return _start(tried[0])
+    raise EngineError(
+        "no Podman service answers at " + " or ".join(map(str, tried)),
+        hint="run scripts/setup, or name the service in site.yaml (`podman:`) or $BUILDKIT_PODMAN",
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    """Where a service's socket would be, most specific first."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    if os.geteuid() != 0:
+        yield Path(runtime) / "podman" / "podman.sock"
+        return
+    try:
+        user = pwd.getpwnam(os.environ.get("BUILDKIT_SERVICE_USER") or SERVICE_USER)
+    except KeyError:
+        yield Path(f"/run/user/<{SERVICE_USER}>/podman/podman.sock")
+    else:
+        yield Path(f"/run/user/{user.pw_uid}/podman/podman.sock")
+
+
+def _answers(path: Path) -> bool:
+    try:
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(5)
+            probe.connect(str(path))
+    except OSError:
+        return False
+    return True
+
+
+def _start(path: Path) -> str:
+    """Start a service of the user's own that ends after `_IDLE_SECONDS` without a request."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    command = ["podman", "system", "service", f"--time={_IDLE_SECONDS}", f"unix://{path}"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if _answers(path):
+            return f"unix://{path}"
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    else:
+        process.terminate()
+    said = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
+    raise EngineError(
+        f"`{' '.join(command)}` did not come up{f': {said}' if said else ''}",
+        hint="try `podman info` as this user; scripts/setup says what is missing",
+    )

@@ -1,0 +1,221 @@
+"""Makes targets so: builds what is missing, smoke-tests it, pushes it, and does nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from imagebuild.engine.git import Commit
+from imagebuild.engine.host import has_cdi_gpu
+from imagebuild.errors import WorkError
+from imagebuild.events import Emit
+from imagebuild.plan.plan import Plan, PlannedTarget
+from imagebuild.run import decide
+from imagebuild.run.decide import Action, Decision, Presence
+from imagebuild.run.schedule import Result, Scheduler, Status, Task
+from imagebuild.run.state import State
+from imagebuild.spec.site import Site
+
+if TYPE_CHECKING:
+    from imagebuild.engine.podman import Podman
+    from imagebuild.engine.registry import Registry
+    from imagebuild.run.evidence import SmokeReport
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to do beside building. `gpu` is `auto`, `require` or `off`."""
+
+    build: bool = True
+    smoke: bool = False
+    push: bool = False
+    gpu: str = "auto"
+    cache: bool = True
+    rebuild: bool = False
+    jobs: int = 2
+
+
+class Factory:
+    """One run over some targets. Podman is only asked for when metadata does not answer."""
+
+    def __init__(
+        self, plan: Plan, *, site: Site, state: State, registry: Registry, podman: Callable[[], Podman], emit: Emit,
+        commit: Commit,
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._site = site
+        self._state = state
+        self._registry = registry
+        self._connect = podman
+        self._emit = emit
+        self._commit = commit
+        self._present: dict[str, Presence] = {}
+
+    @cached_property
+    def _podman(self) -> Podman:
+        return self._connect()
+
+    def decide(self, wanted: Sequence[str], options: Options) -> list[Decision]:
+        """What there is to do for the wanted targets, ancestors included, parents first."""
+        closure = self._plan.closure(wanted)
+        self._present = decide.presences(closure, self._registry, lambda: self._podman, self._emit)
+        return decide.decide(self._plan, wanted, self._present, self._state, rebuild=options.rebuild)
+
+    def run(self, decisions: Sequence[Decision], wanted: Sequence[str], options: Options) -> dict[str, Result]:
+        """Carry the decisions out; one result a task, by key.
+
+        Raises:
+            Interrupted: after Ctrl-C, with everything stopped and cleaned up.
+        """
+        if any(decision.action is Action.BUILD for decision in decisions):
+            _ = self._podman  # connect before the threads do
+        tasks = [task for decision in decisions for task in self._tasks(decision, wanted, options)]
+        return Scheduler(options.jobs, self._emit, self._cancel).run(tasks)
+
+    def _cancel(self) -> None:
+        if "_podman" in self.__dict__:
+            self._podman.cancel()
+
+    def _tasks(self, decision: Decision, wanted: Sequence[str], options: Options) -> list[Task]:
+        """The tasks of one target. What is built on the way to a wanted target is tested and pushed with it."""
+        planned = decision.planned
+        name, parents = planned.name, planned.target.parents
+        builds = decision.action is Action.BUILD
+        tasks = []
+        if options.build and builds:
+            tasks.append(Task(name, "build", partial(self._build, planned, options), _keys("build", parents)))
+        elif options.build:
+            tasks.append(Task(name, "build", partial(Result, Status.UP_TO_DATE, decision.reason)))
+        if not (builds or name in wanted):
+            return tasks
+        if options.smoke:
+            needs = (f"build:{name}", *_keys("smoke", parents))
+            tasks.append(Task(name, "smoke", partial(self._smoke, planned, options), needs))
+        if options.push:
+            tasks.append(Task(name, "push", partial(self._push, planned), (f"build:{name}", f"smoke:{name}")))
+        return tasks
+
+    # --- build ----------------------------------------------------------------------------------
+
+    def _build(self, planned: PlannedTarget, options: Options) -> Result:
+        from imagebuild.run.build import Builder
+
+        self._check_space(planned)
+        for parent in planned.target.parents:
+            self._ensure_local(self._plan[parent])
+        if planned.base_image:
+            self._ensure_base(planned.base_image)
+        image = Builder(self._podman, self._site, self._state, self._emit).build(planned, cache=options.cache)
+        self._present[planned.name] = Presence("", image.id)
+        return Result(Status.DONE, f"{planned.tag}, {image.size / 1e6:.0f} MB", data={"image_id": image.id})
+
+    def _check_space(self, planned: PlannedTarget) -> None:
+        """Refuse early what would fail late: a commit needs the image's size once more while it is written."""
+        last, free = self._state.last_build(planned.name), self._podman.info.free_bytes
+        if last and free is not None and free < 2 * last.size:
+            message = f"{free / 1e9:.1f} GB are free, and {planned.name} needs about {2 * last.size / 1e9:.1f} GB"
+            raise WorkError(message, hint="free some space: `podman image prune` removes unnamed images")
+
+    def _ensure_local(self, planned: PlannedTarget) -> str:
+        """The image ID of a target in Podman's store, pulled from the registry if it is only there."""
+        found = self._podman.image(planned.local_name)
+        if found:
+            return found.id
+        if not self._present.get(planned.name, Presence()).in_registry:
+            raise WorkError(f"{planned.name} is not built yet", hint=f"buildkit build {planned.name}")
+        from imagebuild.run import ship
+
+        return ship.pull(self._podman, self._registry, decide.address(planned, self._registry.host), planned.local_name)
+
+    def _ensure_base(self, reference: str) -> None:
+        """Have the registry image that a base starts from in the store, under its own name."""
+        if self._podman.image(reference):
+            return
+        from imagebuild.run import ship
+
+        ship.pull_base(self._podman, reference, self._site)
+
+    # --- smoke ----------------------------------------------------------------------------------
+
+    def _smoke(self, planned: PlannedTarget, options: Options) -> Result:
+        from imagebuild.run import smoke
+        from imagebuild.run.results import SmokeResults
+
+        results = SmokeResults(self._state, self._registry)
+        suite = smoke.Suite.load(self._plan.folder, planned.target.stage)
+        gpu_present = has_cdi_gpu()
+        reference = decide.address(planned, self._registry.host)
+        presence = self._present.get(planned.name, Presence())
+        for earlier in results.of(presence, reference.repository):
+            if not options.rebuild and smoke.is_sufficient(
+                earlier, suite.digest, is_cuda=planned.target.row.is_cuda, gpu_mode=options.gpu, gpu_present=gpu_present
+            ):
+                return Result(Status.UP_TO_DATE, f"tested before: {counted(earlier)}", data=_smoke_data(earlier))
+        image_id = self._ensure_local(planned)
+        artifacts: dict[str, bytes] = {}
+        for parent in planned.target.parents:
+            repository = decide.address(self._plan[parent], self._registry.host).repository
+            parent_presence = self._present.get(parent, Presence())
+            artifacts |= results.artifacts(parent_presence, repository)
+        request = smoke.Request(
+            planned.target, planned.local_name, image_id, suite, options.gpu, gpu_present, artifacts,
+            owner=f"smoke-{self._plan.folder}-{planned.name}",
+        )  # fmt: skip
+        with self._state.log(planned.name, "smoke").open("w", encoding="utf-8") as log:
+            findings = smoke.run_smoke(self._podman, request, self._emit, log)
+        results.keep(findings.report, findings.artifacts)
+        self._present[planned.name] = replace(presence, in_store=image_id)
+        if presence.in_registry:
+            results.publish(reference, findings.report, findings.artifacts)
+        status = Status.DONE if findings.report.green else Status.FAILED
+        message = counted(findings.report)
+        if findings.report.failed:
+            said = "\n".join(f"  {case.name}: {case.message}" for case in findings.report.failed)
+            message = f"{message}\n{said}\nlog: {self._state.log(planned.name, 'smoke')}"
+        return Result(status, message, data=_smoke_data(findings.report))
+
+    # --- push -----------------------------------------------------------------------------------
+
+    def _push(self, planned: PlannedTarget) -> Result:
+        from imagebuild.run import ship
+        from imagebuild.run.results import SmokeResults
+
+        reference = decide.address(planned, self._registry.host)
+        presence = self._present.get(planned.name, Presence())
+        pushed = ""
+        if not presence.in_registry:
+            image_id = self._ensure_local(planned)
+            pushed = ship.push(self._podman, self._registry, planned.local_name, image_id, reference)
+            presence = replace(presence, in_registry=pushed, in_store=image_id)
+            self._present[planned.name] = presence
+            results = SmokeResults(self._state, self._registry)
+            if report := results.local(image_id):
+                results.publish(reference, report, results.local_artifacts(image_id))
+        tags = ship.tags_of(planned.target.row.name, self._plan.matrix.header.version, self._commit, self._site)
+        moved = ship.reconcile(self._registry, reference, presence.in_registry, tags)
+        data = {"digest": presence.in_registry, "tags": [planned.tag, *tags]}
+        if not pushed and not moved:
+            return Result(Status.UP_TO_DATE, "in the registry, with all its tags", data=data)
+        return Result(Status.DONE, f"{presence.in_registry[:19]} as {', '.join([planned.tag, *tags])}", data=data)
+
+
+def _keys(task: str, targets: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{task}:{target}" for target in targets)
+
+
+def counted(report: SmokeReport) -> str:
+    """The outcome of a smoke run in words: every case is counted, skipped ones with their reason."""
+    by_outcome = {
+        outcome: [case for case in report.cases if case.outcome == outcome]
+        for outcome in ("passed", "failed", "skipped")
+    }
+    words = [f"{len(cases)} {outcome}" for outcome, cases in by_outcome.items() if cases]
+    reasons = sorted({case.message for case in by_outcome["skipped"]})
+    return ", ".join(words) + (f" ({'; '.join(reasons)})" if reasons else "")
+
+
+def _smoke_data(report: SmokeReport) -> Mapping[str, object]:
+    outcomes = [case.outcome for case in report.cases]
+    return {"image_id": report.image_id, **{outcome: outcomes.count(outcome) for outcome in set(outcomes)}}

@@ -1,0 +1,53 @@
+"""The podman command line that runs a target as its row promises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from imagebuild.engine.host import has_cdi_gpu
+from imagebuild.errors import WorkError
+from imagebuild.plan.plan import PlannedTarget
+from imagebuild.run.smoke import GPU_DEVICE
+
+
+def command_line(
+    service: str, planned: PlannedTarget, command: Sequence[str], *, gpu: str, workspace: Path | None, interactive: bool
+) -> list[str]:
+    """Everything after which a shell would only have to be told Enter.
+
+    Args:
+        service: the address of the Podman service that has the image.
+        planned: the target.
+        command: what to run; empty for the image's own command.
+        gpu: `auto`, `require` or `off`.
+        workspace: a folder to mount at /workspace.
+        interactive: whether a person sits at a terminal.
+
+    Raises:
+        WorkError: a GPU is required and the host has no CDI specification of one.
+    """
+    row = planned.target.row
+    arguments = [*_podman(service), "run", "--rm", f"--shm-size={row.shm_size}"]
+    arguments += ["--interactive", "--tty"] if interactive else []
+    arguments += _gpu(gpu) if row.is_cuda else []
+    if workspace is not None:
+        # The caller's own user is the image's `worker`, so that what it writes belongs to the caller.
+        arguments += ["--userns=keep-id:uid=1000,gid=1000", f"--volume={workspace.resolve()}:/workspace"]
+    return [*arguments, planned.local_name, *command]
+
+
+def _podman(service: str) -> list[str]:
+    """The user's own Podman by itself; any other by its service."""
+    own = f"unix://{os.environ.get('XDG_RUNTIME_DIR', f'/run/user/{os.geteuid()}')}/podman/podman.sock"
+    return ["podman"] if service == own else ["podman", "--remote", "--url", service]
+
+
+def _gpu(mode: str) -> list[str]:
+    if mode == "off" or (mode == "auto" and not has_cdi_gpu()):
+        return []
+    if not has_cdi_gpu():
+        hint = "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` makes one"
+        raise WorkError("a GPU is required, and this host has no CDI specification of one", hint=hint)
+    return [f"--device={GPU_DEVICE}", "--security-opt=label=disable"]
