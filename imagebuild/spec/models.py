@@ -89,7 +89,7 @@ def _whole_number(value: Any) -> int:
 
 
 def _semver(value: Any) -> str:
-    import semver  # noqa: PLC0415  (loaded only where a matrix is read)
+    import semver
 
     taken = str(value) if isinstance(value, Plain) else text(value)
     try:

@@ -1,0 +1,182 @@
+"""The commands that only look: at the matrix, the plan and the facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from imagebuild.cli.session import Session, json_option, print_json, print_table, targets_argument, with_session
+from imagebuild.errors import InputError, Location, Problem
+
+if TYPE_CHECKING:
+    from imagebuild.plan.plan import PlannedTarget
+    from imagebuild.run.decide import Presence
+
+
+@click.command("list")
+@targets_argument()
+@click.option("--status", is_flag=True, help="Ask the registry and Podman where each image is.")
+@json_option
+@with_session
+def list_command(session: Session, targets: tuple[str, ...], status: bool, as_json: bool) -> None:
+    """Show targets, groups and where each image is.
+
+    \b
+    Examples:
+      buildkit list
+      buildkit list --status 'train-*'
+      buildkit list --json cpu
+    """
+    planned = [session.plan[name] for name in session.select(targets)]
+    present = _presences(session, planned) if status else {}
+    if as_json:
+        groups = {name: session.matrix.selection().select([name]) for name in session.matrix.header.groups}
+        print_json({"targets": [_described(one, present.get(one.name)) for one in planned], "groups": groups,
+                    "aliases": session.matrix.header.aliases})  # fmt: skip
+        return
+    head = ["TARGET", "STAGE", "PYTHON", "TORCH", "BASE", "ADDRESS", *(["WHERE"] if status else [])]
+    rows = [
+        [one.name, one.target.stage, one.target.row.python, f"{one.target.row.torch} {one.target.row.variant}",
+         one.target.row.os, one.tag, *([_where(present[one.name])] if status else [])]
+        for one in planned
+    ]  # fmt: skip
+    print_table(rows, head)
+    for name, words in session.matrix.header.groups.items():
+        click.echo(f"group {name}: {', '.join(words)}")
+    for name, target in session.matrix.header.aliases.items():
+        click.echo(f"alias {name}: {target}")
+
+
+def _presences(session: Session, planned: list[PlannedTarget]) -> dict[str, Presence]:
+    from imagebuild.run.decide import presences
+    from imagebuild.views.console import warn
+
+    return presences(planned, session.registry, session.podman, warn)
+
+
+def _where(presence: Presence) -> str:
+    return "registry" if presence.in_registry else "local" if presence.in_store else "-"
+
+
+def _described(one: PlannedTarget, presence: Presence | None) -> dict[str, Any]:
+    described = {
+        "name": one.name, "stage": one.target.stage, "row": one.target.row.model_dump(mode="json"),
+        "parents": list(one.target.parents), "digest": one.digest, "repository": one.repository, "address": one.tag,
+    }  # fmt: skip
+    if presence is not None:
+        described |= {"manifest_digest": presence.in_registry, "local_image_id": presence.in_store}
+    return described
+
+
+@click.command("graph")
+@targets_argument()
+@click.option("--dot", is_flag=True, help="Print Graphviz's language.")
+@json_option
+@with_session
+def graph_command(session: Session, targets: tuple[str, ...], dot: bool, as_json: bool) -> None:
+    """Show what is built from what.
+
+    \b
+    Examples:
+      buildkit graph cpu
+      buildkit graph --dot | dot -Tsvg > graph.svg
+    """
+    from imagebuild.plan.targets import with_ancestors
+
+    known = session.plan.targets
+    names = with_ancestors(known, session.select(targets))
+    edges = {name: list(known[name].parents) for name in names}
+    if as_json:
+        print_json(edges)
+    elif dot:
+        lines = [f'  "{parent}" -> "{name}";' for name, parents in edges.items() for parent in parents]
+        click.echo("\n".join(["digraph targets {", "  rankdir=LR;", *(f'  "{name}";' for name in names), *lines, "}"]))
+    else:
+        for name in (name for name in names if not edges[name]):
+            _tree(name, edges, "")
+
+
+def _tree(name: str, edges: dict[str, list[str]], indent: str) -> None:
+    """Print a target and, below it, those whose nearest parent it is."""
+    also = ", ".join(edges[name][:-1])
+    click.echo(f"{indent}{name}{f'  (also from {also})' if also else ''}")
+    for child, parents in edges.items():
+        if parents and parents[-1] == name:
+            _tree(child, edges, indent + "  ")
+
+
+@click.command("render")
+@targets_argument(required=True)
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Write <target>.Containerfile files there instead of printing.")  # fmt: skip
+@with_session
+def render_command(session: Session, targets: tuple[str, ...], output: Path | None) -> None:
+    """Print the Containerfile of targets.
+
+    \b
+    Examples:
+      buildkit render train-cpu
+      buildkit render -o rendered '*-cu118'
+    """
+    planned = [session.plan[name] for name in session.select(targets)]
+    if output is None:
+        click.echo("\n".join(one.containerfile for one in planned), nl=False)
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    for one in planned:
+        path = output / f"{one.name}.Containerfile"
+        path.write_text(one.containerfile, encoding="utf-8")
+        click.echo(str(path))
+
+
+@click.command("explain")
+@targets_argument(required=True)
+@json_option
+@with_session
+def explain_command(session: Session, targets: tuple[str, ...], as_json: bool) -> None:
+    """Show what decides a target's inputs digest, where each value is written, and what changed.
+
+    \b
+    Examples:
+      buildkit explain train-cpu
+      buildkit explain --json inference-cpu
+    """
+    from imagebuild.run.decide import differences, why
+
+    planned = [session.plan[name] for name in session.select(targets)]
+    if as_json:
+        print_json([
+            {"name": one.name, "digest": one.digest, "parts": one.parts, "values": one.values,
+             "changed": differences(one, session.state)}
+            for one in planned
+        ])  # fmt: skip
+        return
+    for one in planned:
+        last = session.state.last_build(one.name)
+        same = last is not None and last.digest == one.digest
+        click.echo(f"{one.name}  {one.digest}")
+        click.echo(f"  address: {one.repository}:{one.tag}")
+        click.echo(f"  since the last build here: {'nothing changed' if same else why(one, session.state)}")
+        print_table([[f"  {part.name}", part.value, part.origin] for part in one.parts], ["  PART", "VALUE", "FROM"])
+        print_table([[f"  {part.name}", part.value, part.origin] for part in one.values],
+                    ["  ROW VALUE", "VALUE", "FROM"])  # fmt: skip
+
+
+@click.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of matrix.yaml, for editors.
+
+    \b
+    Example:
+      buildkit schema > matrix.schema.json
+    """
+    from imagebuild.spec.schema import matrix_schema
+
+    print_json(matrix_schema())
+
+
+def refuse(message: str, hint: str = "", place: Location | None = None) -> InputError:
+    """An input error about something on the command line."""
+    return InputError(Problem(message, place, hint))
