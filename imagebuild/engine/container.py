@@ -108,8 +108,9 @@ class Container:
                 entry = tarfile.TarInfo(path.lstrip("/"))
                 entry.size, entry.mode = len(data), 0o644
                 tar.addfile(entry, io.BytesIO(data))
-        self._podman.request("put", f"/containers/{self.id}/archive", params={"path": "/"}, data=buffer.getvalue(),
-                             headers={"Content-Type": "application/x-tar"}, doing="copy files into a container")  # fmt: skip
+        path, headers = f"/containers/{self.id}/archive", {"Content-Type": "application/x-tar"}
+        self._podman.request("put", path, params={"path": "/"}, data=buffer.getvalue(), headers=headers,
+                             doing="copy files into a container")  # fmt: skip
 
     def get(self, path: str) -> dict[str, bytes]:
         """The files under a path, by their path below its parent; empty where there is nothing."""

@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from imagebuild.spec.yamlfile import Plain
 
-STAGES = ("base", "train", "diag-tools", "inference")
 Stage = Literal["base", "train", "diag-tools", "inference"]
+STAGES: tuple[Stage, ...] = ("base", "train", "diag-tools", "inference")
 Os = Literal[
     "debian12", "debian13", "ubuntu22.04", "ubuntu24.04",
     "rockylinux8", "rockylinux9", "rockylinux10", "ubi8", "ubi9", "ubi10",
