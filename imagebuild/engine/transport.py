@@ -75,7 +75,7 @@ class Transport:
         self._auth = RegistryAuth(httpx.URL(self.base), lambda path: find_credentials(host, path, auth_file=auth_file))
         self._client = httpx.Client(
             auth=self._auth,
-            verify=True if plain else _trust(ca_bundle),
+            verify=_trust(ca_bundle, system=not loopback),
             timeout=httpx.Timeout(timeout, connect=connect_timeout),
             follow_redirects=True,
             trust_env=not loopback,  # a proxy has no way to this machine's own loopback
@@ -209,9 +209,9 @@ class Transport:
         return f"is a registry listening at {self.base}? (on loopback: buildkit registry up)"
 
 
-def _trust(ca_bundle: Path | None) -> ssl.SSLContext:
-    """The system's certificates, and those of the site."""
-    context = ssl.create_default_context()
+def _trust(ca_bundle: Path | None, *, system: bool) -> ssl.SSLContext:
+    """The system's certificates (slow to load, and of no use on loopback), and those of the site."""
+    context = ssl.create_default_context() if system else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if ca_bundle:
         try:
             context.load_verify_locations(ca_bundle)

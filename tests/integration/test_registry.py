@@ -15,6 +15,7 @@ from imagebuild.engine.reference import Repository
 from imagebuild.engine.registry import Registry
 from imagebuild.errors import RegistryError
 from tests.registry_server import HTPASSWD, PASSWORD, USER, RegistryServer, free_port
+from tests.release_shop import push_image
 
 KIND = "application/vnd.buildkit.test.v1+json"
 TEXT = "text/plain"
@@ -28,17 +29,6 @@ def registry(registry_server: RegistryServer) -> Registry:
 @pytest.fixture
 def repository(registry: Registry, request: pytest.FixtureRequest) -> Repository:
     return Repository(registry.host, f"tests/{request.node.name.lower().strip('[]')}")
-
-
-def push_image(registry: Registry, repository: Repository, text: str, tag: str = "cpu") -> Descriptor:
-    """A small image of one layer."""
-    config = registry.put_blob(
-        repository, json.dumps({"text": text}).encode(), "application/vnd.oci.image.config.v1+json"
-    )
-    layer = registry.put_blob(repository, text.encode(), "application/vnd.oci.image.layer.v1.tar+gzip")
-    # Spacing on purpose: the bytes are what counts, not what they mean.
-    value = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config.as_json(), "layers": [layer.as_json()]}
-    return registry.put_manifest(repository, tag, json.dumps(value, indent=3).encode(), OCI_MANIFEST)
 
 
 def test_manifest_round_trip_keeps_every_byte(registry: Registry, repository: Repository) -> None:
