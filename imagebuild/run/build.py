@@ -27,7 +27,7 @@ from imagebuild.run.watch import Watch
 from imagebuild.spec.site import Site
 
 _ATTEMPTS = 3
-_SECRET_PREFIX = ".secret-"  # Podman moves these files out of the context before the first step: no COPY can reach them
+_HIDDEN = ".buildkit-"  # Podman takes these files out of the context before the first step: no COPY can reach them
 # What another process, or the network, may have caused and another try may cure.
 _PASSING = re.compile(
     r"layer not known|database is locked|identifier is not a layer|connection reset|temporary failure|"
@@ -93,7 +93,7 @@ class Builder:
         secrets = self._secrets(planned)
         with _context(planned, secrets, self._rootfs(planned, watch)) as context:
             self._podman.build(
-                context, planned.local_name, secrets=[f"id={name},src={_SECRET_PREFIX}{name}" for name in secrets],
+                context, planned.local_name, secrets=[f"id={name},src={_HIDDEN}{name}" for name in secrets],
                 timestamp=planned.timestamp, cache=cache, network=self._site.build_network, on_line=watch.line,
             )  # fmt: skip
         image = self._podman.image(planned.local_name)
@@ -136,7 +136,7 @@ def _context(planned: PlannedTarget, secrets: Mapping[str, bytes], rootfs: Path 
             for file in planned.context:
                 _add(tar, file.path, file.data, file.mode, planned.timestamp)
             for name, data in secrets.items():
-                _add(tar, f"{_SECRET_PREFIX}{name}", data, 0o600, planned.timestamp)
+                _add(tar, f"{_HIDDEN}{name}", data, 0o600, planned.timestamp)
             if rootfs:
                 tar.add(rootfs, "rootfs.tar")
         buffer.seek(0)
