@@ -26,6 +26,7 @@ _CA_BUNDLES = (
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/pki/tls/certs/ca-bundle.crt",
 )
+_APT = Path("/etc/apt")
 _ARCHIVES = {"debian": "debian-archive-keyring", "ubuntu": "ubuntu-archive-keyring"}
 _ONE_LINE = re.compile(r"^deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>.+)$")
 
@@ -87,7 +88,7 @@ def apt_sources(site: Site, os_name: str, suite: str) -> str:
 def _host_archives(distribution: str) -> tuple[str | None, str | None]:
     """The host's main archive and security archive of a distribution, where it has them."""
     main = security = None
-    for source in _host_sources(Path("/etc/apt")):
+    for source in _host_sources(_APT):
         if _ARCHIVES[distribution] not in source.keyring and f"/{distribution}" not in source.uri:
             continue
         if source.suite.endswith("-security"):
@@ -132,9 +133,9 @@ def _deb822(text: str) -> Iterator[AptSource]:
 class PythonSettings:
     """Where wheels come from: indexes (the first is the default one) and folders of this host."""
 
-    indexes: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = field(default=(), repr=False)
     folders: tuple[Path, ...] = ()
-    remote_links: tuple[str, ...] = ()
+    remote_links: tuple[str, ...] = field(default=(), repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def wheels(self) -> list[Path]:
