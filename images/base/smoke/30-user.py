@@ -20,8 +20,11 @@ for folder in (Path.home(), Path("/workspace")):
         probe.unlink()
     except OSError as error:
         smokelib.fail(f"{user.pw_name} cannot write to {folder} ({error.strerror})", "it must belong to uid 1000")
-for folder in ("/etc", "/usr", "/opt/venv"):
-    smokelib.require(not os.access(folder, os.W_OK), f"{user.pw_name} can write to {folder}", "it must belong to root")
+writable = [
+    str(path) for top in ("/etc", "/usr", "/opt") for path in (Path(top), *Path(top).rglob("*"))
+    if not path.is_symlink() and os.access(path, os.W_OK)
+]  # fmt: skip
+smokelib.require(not writable, f"{user.pw_name} can write to {', '.join(writable)}", "they must belong to root")
 capabilities = next(
     line for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if line.startswith("CapEff")
 )
