@@ -67,6 +67,7 @@ def test_state_of_an_intent(closings: list[State], state: State) -> None:
         ("p1 p2 r1 p3", "1 3"),
         ("p1 p2 r1 r2", "1 2"),
         ("p1 p2 r1 p2 p3 r2", "1 2"),
+        ("p1 p2 p1 p3 r1", "1 2 1"),
     ],
 )
 def test_what_a_rollback_can_return_to(steps: str, versions: str) -> None:

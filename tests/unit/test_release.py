@@ -11,12 +11,12 @@ import pytest
 from imagebuild.engine.reference import stage_repository
 from imagebuild.engine.registry import Registry
 from imagebuild.errors import GateError, InputError, RegistryError, WorkError
-from imagebuild.release.ledger import Ledger
+from imagebuild.release.ledger import Ledger, Release
 from imagebuild.release.promote import history, look
 from imagebuild.run import evidence
 from imagebuild.run.evidence import SmokeReport
 from tests.memory_registry import MemoryRegistry
-from tests.release_shop import START, Crash, Shop, consistent, crash, push_image, push_index, smoke
+from tests.release_shop import START, Crash, Interrupted, Shop, consistent, crash, push_image, push_index, smoke
 
 
 @pytest.fixture
@@ -368,6 +368,48 @@ def test_promote_that_cannot_be_finished_is_undone(shop: Shop) -> None:
     undone = outcome.recovered[0].as_json()
     assert undone["state"] == "undone"
     assert "no longer in the registry" in undone["note"]
+
+
+def test_tag_that_appears_after_the_gates_is_not_overwritten(shop: Shop) -> None:
+    shop.release("1.0.0")
+    shop.candidate("1.1.0")
+    foreign = push_image(shop.registry, shop.repository, "foreign", "foreign")
+    registry = shop.interrupted(
+        1, "after", lambda: shop.registry.retag(shop.repository.tagged("foreign"), "cpu-1.1.0-prod")
+    )
+    with pytest.raises(GateError, match=f"cpu-1.1.0-prod names {foreign.digest} already"):
+        shop.promote("1.1.0", registry=registry)
+    assert shop.digest("cpu-1.1.0-prod") == foreign.digest
+    assert shop.digest("cpu-prod") == shop.digest("cpu-1.0.0")
+    assert shop.story() == ["promote 1.0.0 done", "promote 1.1.0 undone"]
+
+
+def test_of_two_crashed_rivals_the_earlier_is_finished(shop: Shop) -> None:
+    shop.release("0.9.0")
+    one, two = shop.candidate("1.0.0"), shop.candidate("1.0.0", "other")
+
+    def rival_crashes_too() -> None:
+        with pytest.raises(Crash):
+            shop.promote("1.0.0", candidate=two, registry=shop.interrupted(1, "after", crash))
+
+    class BothCrash(Interrupted):
+        def _put(self, *args: Any) -> Any:
+            super()._put(*args)
+            raise Crash
+
+    with pytest.raises(Crash):
+        shop.promote("1.0.0", candidate=one, registry=BothCrash(shop.connect(), 1, "before", rival_crashes_too))
+    assert shop.story() == ["promote 0.9.0 done", "promote 1.0.0 intent", "promote 1.0.0 intent"]
+    first, second = (each.entry.digest for each in look_unfinished(shop))
+    assert {first, second} == {shop.digest("cpu-1.0.0"), shop.digest("cpu-1.0.0-other")}
+    shop.promote("0.9.0", candidate=shop.repository.tagged("cpu-0.9.0"))
+    assert sorted(shop.story()[1:3]) == ["promote 1.0.0 done", "promote 1.0.0 undone"]
+    assert shop.digest("cpu-1.0.0-prod") == first
+    consistent(shop)
+
+
+def look_unfinished(shop: Shop) -> tuple[Release, ...]:
+    return look(shop.registry, project=shop.project, stage="train", row="cpu").unfinished
 
 
 def test_crash_of_another_target_is_left_to_that_target(shop: Shop) -> None:

@@ -342,6 +342,25 @@ def test_login_never_goes_to_another_host(tmp_path: Path) -> None:
     assert "Authorization" not in storage[0].headers
 
 
+def test_login_does_not_follow_an_upload_to_another_host(tmp_path: Path) -> None:
+    requests: list[httpx.Request] = []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        if request.url.host == "storage.lab":
+            return httpx.Response(201)
+        if "Authorization" not in request.headers:
+            return httpx.Response(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+        if request.method == "POST":
+            return httpx.Response(202, headers={"Location": "https://storage.lab/v2/p/train/blobs/uploads/1"})
+        return httpx.Response(404)
+
+    registry(serve, auth_file=auth_file(tmp_path)).put_blob(REPOSITORY, b"content", "text/plain")
+    assert requests[-1].url.host == "storage.lab"
+    assert "Authorization" not in requests[-1].headers
+    assert "Authorization" in requests[-2].headers
+
+
 @pytest.mark.parametrize("realm", ["http://auth.lab/token", "ftp://auth.lab", "", "/token"])
 def test_login_never_goes_over_plain_http(tmp_path: Path, realm: str) -> None:
     server = TokenRegistry(realm)
