@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from imagebuild.views.gitlab import TargetView, child_pipeline
 from tests.pipeline.gitlab_project import ROOT, GitlabProject, copy_project, make_repository
@@ -96,15 +97,16 @@ def test_the_cpu_row_is_built_pushed_and_promoted(tmp_path: Path) -> None:
         targets = {f"{stage}-cpu" for stage in ("base", "train", "diag-tools", "inference")}
         assert targets | {"promote-train-cpu"} <= run.jobs("PASS"), run.output
         for stage in ("base", "train", "diag-tools", "inference"):
-            tags = tags_of(registry, f"buildkit/{stage}")
+            tags = tags_of(registry, stage)
             assert any(tag.startswith("cpu-in-") for tag in tags), tags
             assert ("cpu-prod" in tags) == (stage == "train"), tags
     reports = {report.stem for report in (project / ".buildkit/reports").glob("*.xml")}
     assert targets | {"unit"} <= reports
 
 
-def tags_of(registry: RegistryServer, repository: str) -> list[str]:
-    answer = httpx.get(f"http://{registry.host}/v2/{repository}/tags/list", trust_env=False)
+def tags_of(registry: RegistryServer, stage: str) -> list[str]:
+    project = yaml.safe_load((ROOT / "matrix.yaml").read_text())["project"]
+    answer = httpx.get(f"http://{registry.host}/v2/{project}/{stage}/tags/list", trust_env=False)
     answer.raise_for_status()
     tags: list[str] = answer.json()["tags"]
     return tags
