@@ -13,7 +13,7 @@ from packaging.version import Version
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from imagebuild.spec import values
-from imagebuild.spec.values import Arch, Base, Capability, PythonRange
+from imagebuild.spec.values import Arch, Base, Capability, Driver, PythonRange
 
 FILE = Path(__file__).with_name("compat.yaml")
 
@@ -27,6 +27,7 @@ def _arch(text: str) -> Arch:
     return Arch(values.capability(text.removesuffix("+PTX")), text.endswith("+PTX"))
 
 
+DriverText = Annotated[Driver, PlainValidator(values.driver)]
 V = Annotated[Version, PlainValidator(values.version)]
 Spec = Annotated[SpecifierSet, PlainValidator(SpecifierSet)]
 Pythons = Annotated[PythonRange, PlainValidator(_python_range)]
@@ -114,10 +115,17 @@ class TorchFacts(_Fact):
         return tuple(sorted({release for entry in self.releases for release in entry.torchvision}))
 
 
-class Threshold(_Fact):
-    """From this version on, GPUs below this compute capability are left out."""
+class CudnnDrop(_Fact):
+    """From this cuDNN on, GPUs below this compute capability are left out."""
 
     from_: V = Field(alias="from")
+    below_cc: Cc
+
+
+class DriverDrop(_Fact):
+    """From this driver on, GPUs below this compute capability are left out."""
+
+    from_: DriverText = Field(alias="from")
     below_cc: Cc
 
 
@@ -126,15 +134,15 @@ class GpuFacts(_Fact):
 
     cc: dict[str, Cc]
     consumer: frozenset[str]
-    driver_drops: Threshold
-    cudnn_drops: Threshold
+    driver_drops: DriverDrop
+    cudnn_drops: CudnnDrop
 
 
 class Toolkit(_Fact):
     """One CUDA toolkit: the driver it was made for, and the [lowest, highest] capability it compiles for."""
 
     v: V
-    driver: V
+    driver: DriverText
     cc: tuple[Cc, Cc]
     unsure: bool = False
     note: str = ""
@@ -149,7 +157,7 @@ class Rhel8(_Fact):
 class CudaFacts(_Fact):
     """Toolkits and drivers."""
 
-    minor_compat_driver: dict[int, V]
+    minor_compat_driver: dict[int, DriverText]
     toolkits: tuple[Toolkit, ...]
     not_released: tuple[V, ...]
     rhel8: Rhel8
@@ -266,6 +274,7 @@ class GymnasiumFacts(_Fact):
     """Gymnasium."""
 
     releases: dict[V, GymnasiumRelease]
+    mujoco4_measured_from: V
     environments: tuple[dict[str, str], ...]
 
     def at(self, release: Version) -> GymnasiumRelease | None:
@@ -350,6 +359,13 @@ class OrtLine(Line):
     note: str = ""
 
 
+class Symptom(_Fact):
+    """What a wrong CUDA looks like, through this line."""
+
+    symptom: str
+    through: V | None = None
+
+
 class OrtFacts(_Fact):
     """ONNX Runtime."""
 
@@ -358,7 +374,12 @@ class OrtFacts(_Fact):
     cudnn_optional_from: V
     cuda13_min_cc: Cc
     onnx_default_opset: dict[V, int]
-    wrong_cuda_symptom: str
+    wrong_cuda: tuple[Symptom, ...]
+
+    def symptom(self, release: Version) -> str:
+        """What a wrong CUDA looks like with this release."""
+        minor = values.minor_of(release)
+        return next(one.symptom for one in self.wrong_cuda if one.through is None or minor <= one.through)
 
 
 class TensorRTPackage(_Fact):
@@ -367,7 +388,7 @@ class TensorRTPackage(_Fact):
     first: V | None = None
     last: V | None = None
     newest: V | None = None
-    driver: V | None = None
+    driver: DriverText | None = None
 
 
 class TensorRTMajor(_Fact):

@@ -8,12 +8,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from packaging.version import Version
-
 from imagebuild.spec import values
 from imagebuild.spec.facts import Facts, load
 from imagebuild.spec.findings import Finding, Severity
-from imagebuild.spec.values import Capability
+from imagebuild.spec.values import Capability, Driver
 
 _BRANDS = re.compile(r"\b(NVIDIA|TESLA|GEFORCE|QUADRO)\b|\(.*?\)", re.IGNORECASE)
 
@@ -43,7 +41,7 @@ class Gpu:
 class Hosts:
     """A fleet that was understood; what could not be is left out, and `check_fleet` says so."""
 
-    drivers: tuple[Version, ...]
+    drivers: tuple[Driver, ...]
     gpus: tuple[Gpu, ...]
 
 
@@ -100,7 +98,7 @@ def _mismatches(hosts: Hosts, facts: Facts) -> Iterator[Finding]:
     drops = facts.gpu.driver_drops
     for gpu in hosts.gpus:
         floor = _first_driver(gpu.cc, facts)
-        if floor and not any(values.driver_reaches(driver, floor) for driver in hosts.drivers):
+        if floor and not any(driver.reaches(floor) for driver in hosts.drivers):
             message = f"no driver of the fleet knows {gpu}: it takes {floor} or newer"
         elif gpu.cc < drops.below_cc and min(hosts.drivers) >= drops.from_:
             message = f"no driver of the fleet drives {gpu}: branch {drops.from_} and later left it out"
@@ -110,12 +108,12 @@ def _mismatches(hosts: Hosts, facts: Facts) -> Iterator[Finding]:
 
 
 @functools.lru_cache(maxsize=256)
-def _first_driver_of(cc: Capability, toolkits: tuple[tuple[Version, Capability], ...]) -> Version | None:
+def _first_driver_of(cc: Capability, toolkits: tuple[tuple[Driver, Capability], ...]) -> Driver | None:
     ranges = [driver for driver, highest in toolkits if highest >= cc]
     # The oldest toolkit that we know says nothing of what came before it.
     return ranges[0] if ranges and toolkits[0][1] < cc else None
 
 
-def _first_driver(cc: Capability, facts: Facts) -> Version | None:
+def _first_driver(cc: Capability, facts: Facts) -> Driver | None:
     """The driver of the first toolkit that compiles for a GPU, where the facts reach back that far."""
     return _first_driver_of(cc, tuple((toolkit.driver, toolkit.cc[1]) for toolkit in facts.cuda.toolkits))

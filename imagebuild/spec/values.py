@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
@@ -198,8 +198,28 @@ def opset(text: str) -> int:
     return int(text)
 
 
-def driver(text: str) -> Version:
-    """Read an NVIDIA driver version: dotted numbers, compared as numbers; a branch such as 535 or R535 will do.
+@dataclass(frozen=True, order=True)
+class Driver:
+    """An NVIDIA driver: dotted numbers, compared as such and shown as written (`470.256.02`)."""
+
+    parts: tuple[int, ...]
+    text: str = field(compare=False)
+
+    @property
+    def branch(self) -> int:
+        """The release branch, such as 470."""
+        return self.parts[0]
+
+    def reaches(self, floor: Driver) -> bool:
+        """Whether it is at least `floor`; a bare branch stands for its newest release."""
+        return self.branch >= floor.branch if len(self.parts) == 1 else self.parts >= floor.parts
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def driver(text: str) -> Driver:
+    """Read an NVIDIA driver version; a branch such as 535 or R535 will do.
 
     Raises:
         ValueError: it is none.
@@ -207,7 +227,7 @@ def driver(text: str) -> Version:
     found = _DRIVER.fullmatch(text.strip())
     if not found:
         raise ValueError(f"{text!r} is not an NVIDIA driver version, like 535.104.05 or 535")
-    return _version(found[1])
+    return Driver(tuple(map(int, found[1].split("."))), found[1])
 
 
 def capability(text: str) -> Capability:
@@ -220,10 +240,3 @@ def capability(text: str) -> Capability:
     if not found:
         raise ValueError(f"{text!r} is not a compute capability, like 8.6")
     return Capability(int(found[1]), int(found[2]))
-
-
-def driver_reaches(driver_version: Version, floor: Version) -> bool:
-    """Whether a driver is at least `floor`; a bare branch stands for its newest release."""
-    if len(driver_version.release) == 1:
-        return driver_version.major >= floor.major
-    return driver_version >= floor

@@ -20,6 +20,7 @@ from packaging.version import Version
 from imagebuild.spec.facts import Facts
 from imagebuild.spec.findings import Finding
 from imagebuild.spec.fleet import Gpu
+from imagebuild.spec.values import Driver
 
 Findings = Iterator[Finding]
 
@@ -34,7 +35,7 @@ class Context:
     """What a rule may know beside its fields."""
 
     facts: Facts
-    drivers: tuple[Version, ...]
+    drivers: tuple[Driver, ...]
     gpus: tuple[Gpu, ...]
     strict: bool
 

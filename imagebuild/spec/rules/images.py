@@ -9,7 +9,7 @@ from packaging.version import Version
 from imagebuild.spec import values
 from imagebuild.spec.facts import ImageRelease
 from imagebuild.spec.rules.book import Context, Findings, listing, rule
-from imagebuild.spec.values import Base, Variant
+from imagebuild.spec.values import Base, Driver, Variant
 
 _RHEL = ("rockylinux", "ubi", "centos")
 _EL8 = {"rockylinux8", "ubi8"}
@@ -138,7 +138,7 @@ def _driver(ctx: Context, image: Base, field: str) -> Findings:
     entry = ctx.facts.image.by_version.get(image.cuda)
     for driver in ctx.drivers:
         admitted = _admitted(ctx, entry, driver)
-        if floor and not values.driver_reaches(driver, floor):
+        if floor and not driver.reaches(floor):
             if admitted:
                 message = (
                     f"driver {driver} runs CUDA {image.cuda} only through the image's cuda-compat (data-centre GPUs)"
@@ -147,7 +147,7 @@ def _driver(ctx: Context, image: Base, field: str) -> Findings:
             else:
                 message = f"the image's CUDA {image.cuda} needs driver {floor} or newer, and the fleet has {driver}"
                 yield ctx.error("driver", message, (field,), "cuda")
-        elif ctx.strict and toolkit and not admitted and not values.driver_reaches(driver, toolkit.driver):
+        elif ctx.strict and toolkit and not admitted and not driver.reaches(toolkit.driver):
             message = (
                 f"driver {driver} runs CUDA {image.cuda} only by minor-version compatibility: "
                 f"it was made for {toolkit.driver} (--strict)"
@@ -155,10 +155,10 @@ def _driver(ctx: Context, image: Base, field: str) -> Findings:
             yield ctx.error("driver", message, (field,), "cuda")
 
 
-def _admitted(ctx: Context, entry: ImageRelease | None, driver: Version) -> bool:
+def _admitted(ctx: Context, entry: ImageRelease | None, driver: Driver) -> bool:
     """Whether the image admits this older branch: its cuda-compat libraries work on data-centre GPUs only."""
     consumer = any(gpu.datacentre is False for gpu in ctx.gpus)
-    return entry is not None and not consumer and driver.major in entry.old_branches
+    return entry is not None and not consumer and driver.branch in entry.old_branches
 
 
 @rule

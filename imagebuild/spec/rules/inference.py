@@ -117,7 +117,7 @@ def ort_driver(ctx: Context, onnxruntime: Version, variant: Variant, base: Base 
         return
     floor = ctx.facts.cuda.minor_compat_driver[line.cuda.major]
     for driver in ctx.drivers:
-        if not values.driver_reaches(driver, floor):
+        if not driver.reaches(floor):
             message = (
                 f"onnxruntime-gpu {onnxruntime} is built for CUDA {line.cuda}, which needs driver {floor} or newer, "
                 f"and the fleet has {driver}"
@@ -135,6 +135,15 @@ def opset_read(ctx: Context, onnxruntime: Version, opset: int) -> Findings:
 
 
 @rule
+def onnx_release(ctx: Context, onnx: Version) -> Findings:
+    """The release is not beyond the facts, which know the newest only."""
+    newest = max(ctx.facts.onnxruntime.onnx_default_opset)
+    if onnx > newest:
+        message = f"onnx {onnx} is newer than the facts of {ctx.facts.as_of}, which end with {newest}"
+        yield ctx.unknown(message, ("onnx",), "onnxruntime")
+
+
+@rule
 def onnx_default_opset(ctx: Context, onnx: Version, onnxruntime: Version, opset: int | None = None) -> Findings:
     """The onnx package writes its own default opset where nothing else is said."""
     facts, line = ctx.facts.onnxruntime, _line(ctx, onnxruntime)
@@ -145,8 +154,6 @@ def onnx_default_opset(ctx: Context, onnx: Version, onnxruntime: Version, opset:
             f"{line.opset}: set `opset: {line.opset}` or lower"
         )
         yield ctx.warning("opset", message, ("onnx", "onnxruntime", "opset"), "onnxruntime")
-    if onnx > max(facts.onnx_default_opset):
-        yield ctx.unknown(f"onnx {onnx} is newer than the facts of {ctx.facts.as_of}", ("onnx",), "onnxruntime")
 
 
 def cuda_of(ctx: Context, tensorrt: TensorRT, variant: Variant | None) -> int | None:
@@ -237,6 +244,6 @@ def tensorrt_hosts(ctx: Context, tensorrt: TensorRT, variant: Variant | None = N
             yield ctx.error("sm", message, ("tensorrt",), "tensorrt")
     entry = facts.packages.get(f"cu{cuda}")
     for driver in ctx.drivers:
-        if entry and entry.driver and not values.driver_reaches(driver, entry.driver):
+        if entry and entry.driver and not driver.reaches(entry.driver):
             message = f"TensorRT for CUDA {cuda} needs driver {entry.driver} or newer, and the fleet has {driver}"
             yield ctx.error("driver", message, ("tensorrt", "variant"), "tensorrt")

@@ -114,6 +114,10 @@ def gymnasium_mujoco(ctx: Context, gymnasium: Version, mujoco: Version) -> Findi
             f"they take {values.spelled(entry.mujoco_max)}, though its metadata does not say so"
         )
     else:
+        measured = ctx.facts.gymnasium.mujoco4_measured_from
+        if mujoco.major >= 4 and gymnasium < measured:
+            message = f"mujoco {mujoco} was tried with gymnasium {measured} only, not with {gymnasium}"
+            yield ctx.unknown(message, ("mujoco", "gymnasium"), "gymnasium")
         return
     yield ctx.error("gymnasium-mujoco", message, ("mujoco", "gymnasium"), "gymnasium")
 

@@ -69,9 +69,8 @@ def _in_image(ctx: Context, need: _Need, image: Base, cuda: Version, field: str,
     fields = (field, "onnxruntime")
     optional = values.minor_of(need.release) >= ctx.facts.onnxruntime.cudnn_optional_from
     if cuda.major != need.cuda.major:
-        message = (
-            f"{need}, and nvidia/cuda:{image.tag} has CUDA {cuda.major}: {ctx.facts.onnxruntime.wrong_cuda_symptom}"
-        )
+        symptom = ctx.facts.onnxruntime.symptom(need.release)
+        message = f"{need}, and nvidia/cuda:{image.tag} has CUDA {cuda.major}: {symptom}"
         yield ctx.error(_RULE, message, fields, "onnxruntime")
         return
     if values.minor_of(cuda) < need.cuda:

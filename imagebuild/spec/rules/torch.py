@@ -153,10 +153,10 @@ def torch_driver(ctx: Context, variant: Variant) -> Findings:
     floor = cuda.minor_compat_driver.get(variant.cuda.major)
     toolkit = cuda.first_of_minor.get(variant.cuda)
     for driver in ctx.drivers:
-        if floor and not values.driver_reaches(driver, floor):
+        if floor and not driver.reaches(floor):
             message = f"the {variant} wheel needs driver {floor} or newer, and the fleet has {driver}"
             yield ctx.error("driver", message, ("variant", "torch"), "cuda")
-        elif ctx.strict and toolkit and not values.driver_reaches(driver, toolkit.driver):
+        elif ctx.strict and toolkit and not driver.reaches(toolkit.driver):
             message = (
                 f"driver {driver} runs {variant} only by minor-version compatibility: "
                 f"CUDA {variant.cuda} was made for {toolkit.driver} (--strict)"
