@@ -24,6 +24,9 @@ LONGEST_WAIT = 60.0
 _FIRST_BACKOFF = 0.4
 _LONGEST_BACKOFF = 10.0
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
+# What docker-registry answers to a PUT that reads one of its own files while another PUT is writing that file.
+# We compute our digests ourselves, so a true mismatch means damage on the way, and is worth another attempt too.
+_PASSING_CODE = "DIGEST_INVALID"
 
 
 class _PassingError(Exception):
@@ -161,7 +164,7 @@ class Transport:
         if response.status_code in (401, 403):
             self._fail_to_log_in(response, target, doing)
         answer = self._answer(response)
-        if response.status_code in _PASSING:
+        if response.status_code in _PASSING or (method == "PUT" and _error(response).get("code") == _PASSING_CODE):
             wait = _retry_after(response)
             if wait is not None and wait > LONGEST_WAIT:
                 hint = f"the registry asks to be left alone for {wait:.0f} s; try again after that"
@@ -197,7 +200,7 @@ class Transport:
     def _answer(self, response: httpx.Response) -> str:
         """Status and the registry's own words, without anything secret that it may have echoed."""
         words = f"{response.status_code} {response.reason_phrase}".strip()
-        if detail := _error_detail(response):
+        if detail := ": ".join(_error(response).values()):
             words = f"{words} ({detail})"
         for secret in self._auth.secrets():
             words = words.replace(secret, "***")
@@ -243,14 +246,13 @@ def _retry_after(response: httpx.Response) -> float | None:
     return max(0.0, (until - datetime.now(UTC)).total_seconds())
 
 
-def _error_detail(response: httpx.Response) -> str:
-    """The first error in a registry's JSON answer, in one short line."""
+def _error(response: httpx.Response) -> dict[str, str]:
+    """The first error in a registry's JSON answer, its parts in one short line each; empty where there is none."""
     try:
         first = response.json()["errors"][0]
-        detail = ": ".join(str(first[key]) for key in ("code", "message") if first.get(key))
-    except (ValueError, LookupError, TypeError, AttributeError, httpx.ResponseNotRead):
-        return ""
-    return " ".join(detail.split())[:300]
+        return {key: " ".join(str(first[key]).split())[:300] for key in ("code", "message") if first.get(key)}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return {}
 
 
 def _shown(url: httpx.URL) -> str:

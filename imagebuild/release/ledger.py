@@ -134,8 +134,10 @@ class Ledger:
         tags = [tag for tag in self.registry.list_tags(self.repository) if _TAG.fullmatch(tag)]
         new = [tag for tag in tags if tag not in self._known]
         with ThreadPoolExecutor(_CONCURRENT) as pool:
-            self._known.update(zip(new, pool.map(self._fetch, new), strict=True))
-        return sorted((self._known[tag] for tag in tags), key=lambda record: record.position)
+            self._known.update(
+                (tag, record) for tag, record in zip(new, pool.map(self._fetch, new), strict=True) if record
+            )
+        return sorted((self._known[tag] for tag in tags if tag in self._known), key=lambda record: record.position)
 
     def releases(self) -> list[Release]:
         """Every promotion and rollback, oldest first, with what became of it."""
@@ -173,11 +175,19 @@ class Ledger:
         there = {record.digest for record in records}
         return sorted({digest for record in records for digest in record.entry.predecessors} - there)
 
-    def _fetch(self, tag: str) -> Record:
+    def _fetch(self, tag: str) -> Record | None:
+        """The entry under a tag, or None while it is being written: docker-registry lists a tag before it has one.
+
+        Its writer reads the ledger after that, so whoever does not see it is seen by it.
+        """
         reference = self.repository.tagged(tag)
-        manifest = self.registry.get_manifest(reference)
         try:
+            manifest = self.registry.get_manifest(reference)
             return Record(manifest.digest, Entry.model_validate_json(manifest.annotations[_ANNOTATION]))
+        except RegistryError as error:
+            if error.status == 404:
+                return None
+            raise
         except (ValidationError, LookupError) as error:
             raise RegistryError(f"{reference} is not a ledger entry: {error}") from error
 

@@ -472,6 +472,16 @@ def test_many_at_once_lose_nothing(shop: Shop) -> None:
     consistent(shop)
 
 
+def test_entry_that_is_being_written_is_not_read_yet() -> None:
+    server = MemoryRegistry()
+    shop = Shop(server.transport, "demo")
+    shop.release("1.0.0")
+    server.tags["demo/releases"]["00000009-0123456789abcdef"] = "sha256:" + "0" * 64
+    assert shop.story() == ["promote 1.0.0 done"]
+    shop.release("1.1.0")
+    consistent(shop)
+
+
 def test_lost_entry_is_noticed(shop: Shop) -> None:
     shop.release("1.0.0", "1.1.0")
     ledger = Ledger(shop.registry, shop.project)

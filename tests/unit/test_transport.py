@@ -91,6 +91,14 @@ def test_failures_that_stay_are_not_tried_again(status: int) -> None:
     assert len(fake.requests) == 1
 
 
+def test_write_that_met_another_write_inside_the_registry_is_tried_again() -> None:
+    met = httpx.Response(400, json={"errors": [{"code": "DIGEST_INVALID"}]})
+    fake = Fake(met, httpx.Response(201))
+    assert registry(fake).put_manifest(REPOSITORY, "cpu", MANIFEST, OCI_MANIFEST).digest == digest_of(MANIFEST)
+    with pytest.raises(RegistryError, match=f"failed {ATTEMPTS} times; the last time: 400 Bad Request .DIGEST_INVALID"):
+        registry(Fake(met)).put_manifest(REPOSITORY, "cpu", MANIFEST, OCI_MANIFEST)
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"errors": []}', b'{"errors": "x"}', b'{"errors": [1]}'])
 def test_errors_without_details_still_say_what_failed(body: bytes) -> None:
     with pytest.raises(RegistryError, match="418"):
