@@ -9,7 +9,8 @@ from packaging.version import Version
 
 from imagebuild.spec import values
 from imagebuild.spec.combo import Combo, text_of, value_of
-from imagebuild.spec.facts import Facts, ImageFacts
+from imagebuild.spec.facts import Facts
+from imagebuild.spec.facts_gpu import ImageFacts
 from imagebuild.spec.values import Base, TensorRT, Variant
 
 _MOST_IMAGES = 60

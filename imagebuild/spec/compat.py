@@ -44,6 +44,7 @@ class Checker:
         self._rules = [_planned(rule) for rule in RULES]
         self._rows: dict[Combo, tuple[Finding, ...]] = {}
         self._repaired: dict[Combo, list[Finding]] = {}
+        self._suggestions: repair.Memo = {}
 
     def findings(self, combo: Combo) -> tuple[Finding, ...]:
         """Everything that clashes in a row, in the order of its fields; without suggestions."""
@@ -70,6 +71,14 @@ class Checker:
         rules = {number for number, planned in enumerate(self._rules) if wanted & set(planned.rule.fields)}
         return frozenset(rules | {~PLACES[field] for field in fields})
 
+    @functools.cache  # noqa: B019
+    def horizon(self, fields: tuple[str, ...]) -> tuple[int, ...]:
+        """The places in a combo of everything that the rules read that read any of these fields."""
+        rules = (self._rules[number].rule for number in self.touched(fields) if number >= 0)
+        return tuple(
+            sorted({PLACES[name] for rule in rules for name in rule.fields} | {PLACES[name] for name in fields})
+        )
+
     def breaks(self, combo: Combo, rules: Iterable[int], allowed: Collection[Clash]) -> bool:
         """Whether any of these rules refuses the row, for another clash than the allowed ones."""
         return any(
@@ -83,7 +92,7 @@ class Checker:
         """`findings`, each error with the nearest change that works."""
         kept = self._repaired.get(combo)
         if kept is None:
-            kept = self._repaired[combo] = repair.repaired(self, combo)
+            kept = self._repaired[combo] = repair.repaired(self, combo, self._suggestions)
         return list(kept)
 
     def _found(self, number: int, combo: Combo) -> tuple[Finding, ...]:

@@ -27,6 +27,7 @@ _FOLLOWERS = {
 }
 
 Step = tuple[tuple[str, str], ...]
+Memo = dict[tuple[object, ...], tuple[Suggestion, ...]]
 
 
 class Judge(Protocol):
@@ -45,17 +46,20 @@ class Judge(Protocol):
     def touched(self, fields: tuple[str, ...]) -> frozenset[int]:
         """The rules that read any of these fields."""
 
+    def horizon(self, fields: tuple[str, ...]) -> tuple[int, ...]:
+        """The places in a combo of everything that these rules read: nothing else decides on a change of the fields."""
+
     def breaks(self, combo: Combo, rules: Iterable[int], allowed: Collection[Clash]) -> bool:
         """Whether any of these rules refuses a row, for another clash than the allowed ones."""
 
 
-def repaired(judge: Judge, combo: Combo) -> list[Finding]:
+def repaired(judge: Judge, combo: Combo, memo: Memo) -> list[Finding]:
     """A row's findings, each error with its suggestions: changes that mend the row, or else that end this one clash."""
     findings = judge.findings(combo)
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
         return list(findings)
-    search = _Search(judge, combo)
+    search = _Search(judge, combo, memo)
     whole = search.suggestions(dict.fromkeys(itertools.chain.from_iterable(one.fields for one in errors)), frozenset())
     return [_mended(search, finding, whole, errors) for finding in findings]
 
@@ -69,9 +73,13 @@ def _mended(search: _Search, finding: Finding, whole: tuple[Suggestion, ...], er
 
 
 class _Search:
-    """The search around one row."""
+    """The search around one row.
 
-    def __init__(self, judge: Judge, combo: Combo) -> None:
+    What it finds is kept in `memo` for all rows that agree in everything that decides on it.
+    """
+
+    def __init__(self, judge: Judge, combo: Combo, memo: Memo) -> None:
+        self._memo = memo
         self._judge = judge
         self._combo = combo
         self._errors = judge.errors(combo)
@@ -82,8 +90,20 @@ class _Search:
 
         The first is the nearest of all; the others move other fields, and not more of them.
         """
+        fields = tuple(fields)
+        movable = dict.fromkeys([*fields, *(name for field in fields for name in _FOLLOWERS.get(field, ()))])
+        horizon = tuple(self._combo[place] for place in self._judge.horizon(tuple(movable)))
+        wrong = tuple((number, finding.clash) for number, finding in self._errors)
+        key = (fields, allowed, wrong, horizon)
+        if key not in self._memo:
+            self._memo[key] = self._nearest(fields, tuple(movable), allowed)
+        return self._memo[key]
+
+    def _nearest(
+        self, fields: tuple[str, ...], movable: tuple[str, ...], allowed: frozenset[Clash]
+    ) -> tuple[Suggestion, ...]:
         taken: dict[tuple[str, ...], Suggestion] = {}
-        for step in self._steps(list(fields), allowed):
+        for step in self._steps(fields, movable, allowed):
             moved = tuple(field for field, _ in step)
             if taken and len(moved) > len(next(iter(taken))):
                 break
@@ -102,12 +122,11 @@ class _Search:
         touched = self._judge.touched(moved)
         return all(number in touched or finding.clash in allowed for number, finding in self._errors)
 
-    def _steps(self, fields: list[str], allowed: frozenset[Clash]) -> Iterator[Step]:
+    def _steps(self, fields: tuple[str, ...], movable: tuple[str, ...], allowed: frozenset[Clash]) -> Iterator[Step]:
         """Changes of one field, the nearest first; then of two."""
         alone = [field for field in fields if self._reaches((field,), allowed)]
         ranks = itertools.zip_longest(*([(field, text) for text in self._near(field)] for field in alone))
         yield from ((pair,) for rank in ranks for pair in rank if pair)
-        movable = list(dict.fromkeys([*fields, *(name for field in fields for name in _FOLLOWERS.get(field, ()))]))
         pairs = [
             (first + second, (left, one), (right, other))
             for left, right in itertools.combinations(movable, 2)

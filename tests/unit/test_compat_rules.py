@@ -69,6 +69,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("sm", {"torch": "2.8.0", "variant": "cu128", "gpu": "P100"}),
     ("sm", {"torch": "2.99.0", "variant": "cu130", "gpu": "7.0"}),
     ("sm", {"ort": "1.27.0", "image": "13.0.0-cudnn-runtime-rockylinux8", "gpu": "V100"}),
+    ("sm", {"ort": "1.26.0", "image": "12.4.1-cudnn-runtime-rockylinux8", "gpu": "B200"}),
     ("sm", {"tensorrt": "tensorrt-cu12==10.5.0", "gpu": "V100"}),
     # drivers
     ("driver", {"torch": "2.4.1", "variant": "cu121", "driver": "470.256.02"}),
@@ -131,6 +132,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("numpy", {"numpy": "1.21.0", "gymnasium": "1.4.0"}),
     # serving
     ("ort-image", {"ort": "1.19.2", "image": "12.2.2-cudnn8-runtime-rockylinux8"}),
+    ("ort-image", {"ort": "1.26.0", "torch": "2.9.1", "variant": "cu128", "image": "13.0.0-base-rockylinux8"}),
     ("ort-image", {"ort": "1.18.1", "image": "12.4.1-cudnn-runtime-rockylinux8"}),
     ("ort-image", {"ort": "1.27.0", "image": "12.8.1-cudnn-runtime-rockylinux8"}),
     ("ort-image", {"ort": "1.26.0", "image": "13.0.0-cudnn-runtime-rockylinux8"}),
@@ -197,7 +199,9 @@ ACCEPTED: list[dict[str, Any]] = [
     # the CUDA that ONNX Runtime needs comes with torch's wheel where the slim stage takes its files from there
     {"ort": "1.26.0", "torch": "2.9.1", "variant": "cu128", "base": "bootstrap"},
     {"ort": "1.31.1", "torch": "2.14.1", "variant": "cu130", "image": "13.0.3-base-rockylinux8"},
+    {"ort": "1.19.2", "torch": "2.4.1", "variant": "cu121", "image": "12.1.1-cudnn8-devel-rockylinux8"},
     {"ort": "1.18.1", "image": "11.8.0-cudnn8-runtime-rockylinux8", "numpy": "1.26.4"},
+    {"ort": "1.26.0", "image": "12.8.1-cudnn-runtime-rockylinux8", "gpu": ["V100", "RTX5090"], "driver": "570.26"},
     {"ort": "1.26.0", "image": "12.4.1-cudnn-runtime-rockylinux8"},  # any CUDA of the major
     {"ort": "1.31.1", "variant": "cpu", "base": "bootstrap"},
     {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from imagebuild.spec import values
-from imagebuild.spec.facts import ImageRelease
+from imagebuild.spec.facts_gpu import ImageRelease
 from imagebuild.spec.rules.book import Context, Findings, listing, rule
 from imagebuild.spec.values import Base, Driver, Variant
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from packaging.version import Version
 
 from imagebuild.spec import values
-from imagebuild.spec.facts import OrtLine
+from imagebuild.spec.facts_stack import OrtLine
 from imagebuild.spec.rules.book import NOT_RELEASED, Context, Findings, release_findings, rule
 from imagebuild.spec.rules.host import os_of
 from imagebuild.spec.values import Base, TensorRT, Variant
@@ -85,6 +85,25 @@ def ort_gpus(ctx: Context, onnxruntime: Version, variant: Variant | None = None,
         if gpu.cc < floor:
             message = f"{gpu} cannot run onnxruntime-gpu {onnxruntime}: its CUDA {line.cuda.major} begins with {floor}"
             yield ctx.error("sm", message, ("onnxruntime", "base"), "onnxruntime")
+
+
+@rule
+def ort_image_knows_gpus(
+    ctx: Context,
+    onnxruntime: Version,
+    base: Base,
+    inference_base: Base | None = None,
+    variant: Variant | None = None,
+) -> Findings:
+    """The CUDA libraries of the image, which ONNX Runtime uses, know the fleet's newest GPUs."""
+    image, field = (inference_base, "inference_base") if inference_base else (base, "base")
+    toolkit = ctx.facts.cuda.first_of_minor.get(values.minor_of(image.cuda)) if image.cuda else None
+    if not toolkit or not gpu_line(ctx, onnxruntime, variant, base):
+        return
+    for gpu in ctx.gpus:
+        if gpu.cc.major > toolkit.cc[1].major:
+            message = f"{gpu} is too new for the libraries of nvidia/cuda:{image.tag}, which end with {toolkit.cc[1]}"
+            yield ctx.error("sm", message, (field, "onnxruntime"), "cuda")
 
 
 @rule
@@ -170,7 +189,7 @@ def cuda_of(ctx: Context, tensorrt: TensorRT, variant: Variant | None) -> int | 
 
 def _newest_of(release: Version) -> Version:
     """A release, or the last that `10.13` may stand for: two numbers name a line."""
-    return release if len(release.release) > 2 else values.version(f"{release}.9999")
+    return release if len(release.release) > 2 else values.version(f"{values.minor_of(release)}.9999")
 
 
 @rule

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from imagebuild.spec import values
-from imagebuild.spec.facts import OrtLine
+from imagebuild.spec.facts_stack import OrtLine
 from imagebuild.spec.rules.book import Context, Findings, rule
 from imagebuild.spec.rules.inference import gpu_line
 from imagebuild.spec.values import Base, Variant
@@ -79,7 +79,10 @@ def _in_image(ctx: Context, need: _Need, image: Base, cuda: Version, field: str,
     cudnn = _cudnn_major(ctx, image, cuda)
     if image.cudnn and cudnn != need.line.cudnn:
         message = f"{need}, and nvidia/cuda:{image.tag} has cuDNN {cudnn}"
-        yield ctx.error(_RULE, message, fields, "onnxruntime")
+        if carried:
+            yield ctx.warning(_RULE, f"{message}; that of torch's wheel is used", fields, "onnxruntime")
+        else:
+            yield ctx.error(_RULE, message, fields, "onnxruntime")
     elif carried or image.cudnn:
         return
     elif image.flavour == "base":

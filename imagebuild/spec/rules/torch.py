@@ -5,7 +5,7 @@ from __future__ import annotations
 from packaging.version import Version
 
 from imagebuild.spec import values
-from imagebuild.spec.facts import TorchRelease
+from imagebuild.spec.facts_gpu import TorchRelease
 from imagebuild.spec.rules.book import YANKED, Context, Findings, listing, release_findings, rule
 from imagebuild.spec.rules.host import os_of
 from imagebuild.spec.values import Base, Variant
