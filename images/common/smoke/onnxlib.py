@@ -9,9 +9,6 @@ import numpy
 import onnxruntime
 import smokelib
 
-if hasattr(onnxruntime, "preload_dlls") and smokelib.is_cuda():
-    onnxruntime.preload_dlls()
-
 
 def largest_difference(folder: Path, provider: str) -> float:
     """Return how far the policy's actions are from torch's at most, over the stored observations.

@@ -33,8 +33,8 @@ SYSTEM = (
 SYSTEM_TREES = ("/etc/ld.so.conf.d", "/usr/lib/locale/C.utf8", "/usr/lib/locale/C.UTF-8")
 #: Libraries of the driver, which must be the host's: CDI brings them in.
 OF_THE_DRIVER = ("libcuda.so.*", "libnvidia-*")
-#: Libraries that are opened by name at run time, beside the ones that ask for them.
-OPENED_BY_NAME = {"libcudnn.so": "libcudnn*.so.*", "libnvrtc.so": "libnvrtc*.so.*", "libc.so": "libnss_*.so.2"}
+#: Libraries that are opened by name at run time, by the library that opens them: no ELF header names them.
+OPENED_BY_NAME = {"libcudnn.so": ("libcudnn*.so.*", "libnvrtc*.so.*"), "libc.so": ("libnss_*.so.2",)}
 
 
 def canonical(name: str) -> str:
@@ -114,19 +114,24 @@ def walk(folder: Path) -> Iterator[Path]:
 
 
 def needed_libraries(files: Iterable[Path]) -> set[Path]:
-    """Return the shared libraries that the ELF files among ``files`` load, and those opened by name beside them."""
+    """Return the shared libraries that the ELF files among ``files`` load, and those that these open by name."""
     found: set[Path] = set()
     for path in files:
         if path.is_symlink() or not path.is_file() or path.open("rb").read(4) != b"\x7fELF":
             continue
         listing = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=False).stdout
         found.update(Path(name) for name in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listing, re.MULTILINE))
-    for library in list(found):
-        for prefix, pattern in OPENED_BY_NAME.items():
-            if library.name.startswith(prefix):
-                found.update(Path(os.path.realpath(library)).parent.glob(pattern))
-                found.update(library.parent.glob(pattern))
+    names = {library.name for library in found}
+    for opener, patterns in OPENED_BY_NAME.items():
+        if any(name.startswith(opener) for name in names):
+            found.update(path for path in loader_cache() if any(fnmatch.fnmatch(path.name, each) for each in patterns))
     return {path for path in found if not any(fnmatch.fnmatch(path.name, pattern) for pattern in OF_THE_DRIVER)}
+
+
+def loader_cache() -> list[Path]:
+    """Return the libraries that the dynamic loader knows by name."""
+    listing = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    return [Path(path) for path in re.findall(r"=> (/\S+)$", listing, re.MULTILINE)]
 
 
 class Root:
