@@ -19,7 +19,7 @@ COMMANDS = {
     "check": ("look", "Check matrix.yaml: its form, and that each row's versions go together."),
     "graph": ("look", "Show what is built from what."),
     "render": ("look", "Print the Containerfile of targets."),
-    "explain": ("look", "Show what decides a target's inputs digest, and what changed."),
+    "explain": ("look", "Show what decides a target's inputs digest, where it is written, and what changed."),
     "facts": ("look", "Print the compatibility facts with their sources."),
     "suggest": ("look", "Propose rows that work on given drivers and GPUs."),
     "schema": ("look", "Print the JSON Schema of matrix.yaml, for editors."),
@@ -85,10 +85,8 @@ class Commands(click.Group):
 @click.option("-C", "--project", "folder", default=".", metavar="DIR", envvar="BUILDKIT_PROJECT",
               help="The folder with matrix.yaml (default: the current one).")  # fmt: skip
 @click.version_option("0.1.0", prog_name="buildkit")
-@click.pass_context
-def cli(ctx: click.Context, folder: str) -> None:
+def cli(folder: str) -> None:  # the commands read it from the root context
     """Build, test and release container images for GPU reinforcement learning, from one matrix.yaml."""
-    ctx.obj = folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

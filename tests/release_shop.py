@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from imagebuild.engine.manifest import OCI_INDEX, OCI_MANIFEST, Descriptor
-from imagebuild.engine.reference import Reference, Repository, stage_repository
 from imagebuild.engine.registry import Registry
 from imagebuild.engine.transport import Transport
 from imagebuild.release.ledger import Ledger
@@ -17,6 +16,7 @@ from imagebuild.release.promote import Outcome, history, look, promote, rollback
 from imagebuild.run import evidence
 from imagebuild.run.evidence import Gpu, SmokeCase, SmokeReport
 from imagebuild.run.evidence import Outcome as Result
+from imagebuild.spec.reference import Reference, Repository, stage_repository
 
 GREEN: tuple[str, Result] = ("10-a", "passed")
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from imagebuild.cli.session import Session, json_option, print_json, print_table, targets_argument, with_session
-from imagebuild.errors import InputError, Location, Problem
+from imagebuild.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_WORK_FAILED, InputError, Problem
 
 if TYPE_CHECKING:
     from imagebuild.plan.plan import PlannedTarget
@@ -68,6 +68,48 @@ def _described(one: PlannedTarget, presence: Presence | None) -> dict[str, Any]:
     if presence is not None:
         described |= {"manifest_digest": presence.in_registry, "local_image_id": presence.in_store}
     return described
+
+
+@click.command("check")
+@targets_argument()
+@click.option("--strict", is_flag=True, help="What the facts do not know is an error.")
+@click.option("--format", "form", type=click.Choice(["text", "json", "codequality", "junit"]), default="text",
+              show_default=True, help="codequality is GitLab's.")  # fmt: skip
+@json_option
+@with_session
+def check_command(session: Session, targets: tuple[str, ...], *, strict: bool, form: str, as_json: bool) -> int:
+    """Check matrix.yaml: its form, and that each row's versions go together.
+
+    Rows are checked against the facts (`buildkit facts`) and the fleet that site.yaml declares (`drivers:`, `gpus:`).
+
+    \b
+    Examples:
+      buildkit check
+      buildkit check --strict cpu
+      buildkit check --format codequality > gl-code-quality-report.json
+    """
+    from imagebuild.cli.failure import show_problem
+    from imagebuild.spec.check import check, errors, once
+    from imagebuild.views.problems import as_codequality, as_json_values, as_junit
+
+    form = "json" if as_json else form
+    rows = list(dict.fromkeys(session.plan.targets[name].row.name for name in session.select(targets)))
+    problems: list[Problem] = []
+    try:
+        problems = check(session.matrix, session.site, rows=rows, strict=strict)
+        session.plan.closure(session.select(targets))
+    except InputError as error:
+        problems += error.problems
+    refused = errors(problems if form != "text" else once(problems))
+    if form == "text":
+        for problem in once(problems):
+            show_problem(problem)
+        click.echo(f"{len(rows)} rows, {len(refused)} errors, {len(once(problems)) - len(refused)} warnings")
+    elif form == "junit":
+        click.echo(as_junit(rows, problems))
+    else:
+        print_json(as_json_values(problems) if form == "json" else as_codequality(problems))
+    return EXIT_BAD_INPUT if refused else EXIT_DONE
 
 
 @click.command("graph")
@@ -136,7 +178,7 @@ def render_command(session: Session, targets: tuple[str, ...], output: Path | No
 @json_option
 @with_session
 def explain_command(session: Session, targets: tuple[str, ...], as_json: bool) -> None:
-    """Show what decides a target's inputs digest, where each value is written, and what changed.
+    """Show what decides a target's inputs digest, where it is written, and what changed.
 
     \b
     Examples:
@@ -164,6 +206,72 @@ def explain_command(session: Session, targets: tuple[str, ...], as_json: bool) -
                     ["  ROW VALUE", "VALUE", "FROM"])  # fmt: skip
 
 
+@click.command("facts")
+@click.argument("subject", required=False)
+@json_option
+def facts_command(subject: str | None, *, as_json: bool) -> None:
+    """Print the compatibility facts with their sources.
+
+    \b
+    Examples:
+      buildkit facts
+      buildkit facts torch
+    """
+    from imagebuild.spec.facts_table import SUBJECTS, facts_table
+    from imagebuild.spec.strict import closest
+
+    if subject is not None and subject not in SUBJECTS:
+        raise InputError(Problem(f"no facts about {subject!r}", hint=closest(subject, SUBJECTS)))
+    lines = facts_table(subject)
+    if as_json:
+        print_json(lines)
+    else:
+        print_table([[line.subject, line.name, line.text, line.source] for line in lines],
+                    ["SUBJECT", "NAME", "FACT", "SOURCE"])  # fmt: skip
+
+
+@click.command("suggest")
+@click.option("--driver", "drivers", multiple=True, help="NVIDIA driver version or branch; may be repeated.")
+@click.option("--gpu", "gpus", multiple=True, help="GPU model or compute capability; may be repeated.")
+@click.option("--this-host", is_flag=True, help="Take drivers and GPUs from this host.")
+@click.option("--python", help="Python, major.minor.")
+@click.option("--torch", help="A range, like '>=2.4,<2.8'.")
+@click.option("--variant", help="The torch variant, like cu126.")
+@click.option("--os", "os_name", help="The operating system of the images, like rockylinux8.")
+@json_option
+@with_session
+def suggest_command(session: Session, *, drivers: tuple[str, ...], gpus: tuple[str, ...], this_host: bool,
+                    python: str | None, torch: str | None, variant: str | None, os_name: str | None,
+                    as_json: bool) -> int:  # fmt: skip
+    """Propose rows that work on given drivers and GPUs, best first, ready to paste into matrix.yaml.
+
+    Without --driver and --gpu: on the fleet that site.yaml declares.
+
+    \b
+    Examples:
+      buildkit suggest --driver 535 --gpu V100 --python 3.11
+      buildkit suggest --this-host --torch '>=2.4'
+    """
+    from imagebuild.engine.nvidia import this_hosts_gpus
+    from imagebuild.spec import suggest as proposals
+
+    if this_host:
+        host = this_hosts_gpus()
+        drivers, gpus = (*drivers, *host.drivers), (*gpus, *host.gpus)
+    elif not drivers and not gpus:
+        drivers, gpus = session.site.drivers, session.site.gpus
+    found = proposals.suggest(drivers, gpus, python=python, torch=torch, variant=variant, os=os_name)
+    if as_json:
+        print_json([{"name": one.name, "fields": one.fields, "reasons": one.reasons} for one in found])
+    elif found:
+        click.echo("\n".join(proposals.as_yaml(one) for one in found))
+    else:
+        click.echo("no row would work there:", err=True)
+        for obstacle in proposals.obstacles(drivers, gpus, python=python, torch=torch, variant=variant):
+            click.echo(f"  {obstacle}", err=True)
+    return EXIT_DONE if found else EXIT_WORK_FAILED
+
+
 @click.command("schema")
 def schema_command() -> None:
     """Print the JSON Schema of matrix.yaml, for editors.
@@ -175,8 +283,3 @@ def schema_command() -> None:
     from imagebuild.spec.schema import matrix_schema
 
     print_json(matrix_schema())
-
-
-def refuse(message: str, hint: str = "", place: Location | None = None) -> InputError:
-    """An input error about something on the command line."""
-    return InputError(Problem(message, place, hint))

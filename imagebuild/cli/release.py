@@ -11,10 +11,10 @@ from imagebuild.cli.session import Session, complete_targets, json_option, print
 from imagebuild.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from imagebuild.engine.reference import Channel
     from imagebuild.plan.plan import PlannedTarget
     from imagebuild.release.ledger import Release
     from imagebuild.release.promote import Outcome
+    from imagebuild.spec.reference import Channel
 
 channel_option = click.option(
     "--to", "channel", type=click.Choice(["prod", "staging"]), default="prod", show_default=True, help="The channel."

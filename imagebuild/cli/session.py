@@ -101,7 +101,7 @@ class Session:
 
 def session_of(ctx: click.Context) -> Session:
     """The session of a call."""
-    return Session(ctx.find_root().obj)
+    return Session(ctx.find_root().params.get("folder") or ".")
 
 
 def with_session(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -91,7 +91,9 @@ def registry_command() -> None:
 @with_session
 def registry_up(session: Session) -> None:
     """Start the registry, unless one answers already."""
-    registry = _local(session)
+    if (registry := _local(session)) is None:
+        click.echo(f"registry {session.site.registry} is not on this machine: nothing to start")
+        return
     started = registry.up(lambda: _answers(session))
     click.echo(f"registry {registry.address} {'started' if started else 'is up already'}")
 
@@ -100,13 +102,19 @@ def registry_up(session: Session) -> None:
 @with_session
 def registry_down(session: Session) -> None:
     """Stop the registry that `registry up` started."""
-    registry = _local(session)
+    if (registry := _local(session)) is None:
+        click.echo(f"registry {session.site.registry} is not on this machine: nothing to stop")
+        return
     click.echo(f"registry {registry.address} {'stopped' if registry.down() else 'was not started from this folder'}")
 
 
-def _local(session: Session) -> LocalRegistry:
+def _local(session: Session) -> LocalRegistry | None:
+    """The registry of this machine, if the site's registry is one."""
+    from imagebuild.engine.auth import is_loopback
     from imagebuild.engine.local_registry import LocalRegistry
 
+    if not is_loopback(session.site.registry):
+        return None
     return LocalRegistry(session.site.registry, session.state.folder / "registry")
 
 

@@ -14,18 +14,6 @@ from filelock import FileLock
 from imagebuild.errors import WorkError
 from imagebuild.plan.rootfs import RootfsRecipe
 
-# Documentation and translations are a fifth of a small root filesystem; licences stay.
-_LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
-_KEPT = ("/usr/share/doc/*/copyright",)
-
-# What the host or the moment leaves behind. /proc is mounted while hooks run: nothing searches from the top.
-_TIDY = """
-rm -rf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/* "$1"/var/cache/ldconfig/aux-cache "$1"/var/lib/apt/lists
-find "$1/var/log" "$1/var/cache/debconf" -type f -delete
-find "$1/usr" -name __pycache__ -prune -exec rm -rf {} +
-for name in hostname resolv.conf machine-id; do [ ! -e "$1/etc/$name" ] || : > "$1/etc/$name"; done
-"""
-
 
 def rootfs(recipe: RootfsRecipe, sources: str, cache: Path, on_line: Callable[[str], None]) -> Path:
     """A tar of the root filesystem that a recipe describes, made now or found in `cache`.
@@ -53,23 +41,10 @@ def _make(recipe: RootfsRecipe, sources: str, path: Path, on_line: Callable[[str
         raise WorkError("mmdebstrap is not installed", hint="run scripts/setup, or name an image in the row's `base:`")
     with tempfile.TemporaryDirectory(prefix=".bootstrap-", dir=path.parent) as folder:
         unfinished = Path(folder) / "rootfs.tar"
-        command = [program, *_options(recipe), recipe.suite, str(unfinished), "-"]
+        command = [program, *recipe.options, recipe.suite, str(unfinished), "-"]
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(recipe.timestamp), "LC_ALL": "C.UTF-8"}
         _run(command, sources, environment, on_line)
         unfinished.replace(path)
-
-
-def _options(recipe: RootfsRecipe) -> list[str]:
-    return [
-        "--variant=apt",
-        f"--include={','.join(recipe.packages)}",
-        '--aptopt=APT::Install-Recommends "false"',
-        '--aptopt=Acquire::Languages "none"',
-        *(f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT),
-        *(f"--dpkgopt=path-include={pattern}" for pattern in _KEPT),
-        "--skip=output/dev",
-        f"--customize-hook={_TIDY}",
-    ]
 
 
 def _run(command: Sequence[str], sources: str, environment: dict[str, str], on_line: Callable[[str], None]) -> None:

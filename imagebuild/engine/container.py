@@ -46,10 +46,9 @@ class ContainerSettings:
     owner: str = "buildkit"
 
     def as_spec(self) -> dict[str, Any]:
-        """The settings as Podman's API wants them. `init` reaps what the checks leave behind."""
+        """The settings as Podman's API wants them. The image keeps its own entrypoint: it is part of what is tried."""
         spec: dict[str, Any] = {
             "image": self.image,
-            "entrypoint": [],
             "command": list(self.command),
             "env": dict(self.environment or {}),
             "shm_size": self.shm_bytes,

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from imagebuild.engine.auth import is_loopback
-from imagebuild.errors import InputError, Problem, WorkError
+from imagebuild.errors import WorkError
 
 # Debian's and upstream's name of the same program.
 _PROGRAMS = ("docker-registry", "registry")
@@ -24,14 +23,7 @@ class LocalRegistry:
     """A docker-registry process that belongs to a project folder's state."""
 
     def __init__(self, address: str, folder: Path) -> None:
-        """Prepare for a registry at `address`, host:port, that keeps its data in `folder`.
-
-        Raises:
-            InputError: the address is not on loopback: this registry has no TLS and no login.
-        """
-        if not is_loopback(address):
-            hint = "`registry up` is for loopback; a shared registry is run by those who own it"
-            raise InputError(Problem(f"{address} is not an address of this machine's loopback", hint=hint))
+        """Prepare for a registry at `address`, a loopback host:port, that keeps its data in `folder`."""
         self.address = address
         self._folder = folder
         self._pid_file = folder / "pid"

@@ -26,9 +26,9 @@ from imagebuild.engine.manifest import (
     canonical_json,
     digest_of,
 )
-from imagebuild.engine.reference import Reference, Repository, check_digest, check_tag
 from imagebuild.engine.transport import Transport
 from imagebuild.errors import InputError, RegistryError
+from imagebuild.spec.reference import Reference, Repository, check_digest, check_tag
 
 _ACCEPT = {"Accept": ", ".join(MANIFEST_TYPES)}
 _EMPTY = b"{}"

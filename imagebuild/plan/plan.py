@@ -17,6 +17,7 @@ from imagebuild.plan.render import ReadRow, Renderer
 from imagebuild.plan.rootfs import RootfsRecipe, recipe
 from imagebuild.plan.targets import Target, targets_of, with_ancestors
 from imagebuild.spec.matrix import Matrix
+from imagebuild.spec.reference import address_tag
 
 INPUTS_LABEL = "io.buildkit.inputs-digest"
 REQUIREMENTS = "requirements.txt"
@@ -44,7 +45,7 @@ class PlannedTarget:
     @property
     def tag(self) -> str:
         """The address tag, `<row>-in-<hash16>`, which nothing but this content is ever given."""
-        return f"{self.target.row.name}-in-{self.digest.removeprefix('sha256:')[:16]}"
+        return address_tag(self.target.row.name, self.digest)
 
     @property
     def repository(self) -> str:

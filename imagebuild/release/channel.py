@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from imagebuild.engine.reference import Channel, Reference, channel_tag, release_tag, stage_repository
 from imagebuild.errors import GateError, RegistryError
 from imagebuild.release.ledger import Action, Clock, Entry, Ledger, Release, of_alias, standing
+from imagebuild.spec.reference import Channel, Reference, channel_tag, release_tag, stage_repository
 
 if TYPE_CHECKING:
     from imagebuild.engine.registry import Registry

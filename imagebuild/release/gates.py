@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from imagebuild.engine.reference import Repository, release_tag
 from imagebuild.errors import GateError, InputError, Problem
 from imagebuild.release.ledger import Gate, Override, Release
 from imagebuild.run import evidence
+from imagebuild.spec.reference import Repository, release_tag
 
 if TYPE_CHECKING:
     from imagebuild.engine.registry import Registry

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from imagebuild.engine.manifest import canonical_json, digest_of
-from imagebuild.engine.reference import Channel, ledger_repository
 from imagebuild.errors import RegistryError
+from imagebuild.spec.reference import Channel, ledger_repository
 
 if TYPE_CHECKING:
     from imagebuild.engine.registry import Registry

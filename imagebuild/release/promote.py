@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from imagebuild.engine.reference import Channel, Reference, check_version
 from imagebuild.errors import GateError, InputError, Problem
 from imagebuild.release import gates as release_gates
 from imagebuild.release.channel import ChannelOf, Move, is_record, known_versions
 from imagebuild.release.ledger import Clock, Entry, Gate, Ledger, Release, is_same, standing
+from imagebuild.spec.reference import Channel, Reference, check_version
 
 if TYPE_CHECKING:
     from imagebuild.engine.registry import Registry

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from imagebuild.engine.reference import Reference, stage_repository
 from imagebuild.errors import RegistryError
 from imagebuild.events import Emit, Event, Kind
 from imagebuild.plan.plan import INPUTS_LABEL, Plan, PlannedTarget
 from imagebuild.run.state import State
+from imagebuild.spec.reference import Reference, stage_repository
 
 if TYPE_CHECKING:
     from imagebuild.engine.podman import Podman

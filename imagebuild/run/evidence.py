@@ -13,8 +13,8 @@ from imagebuild.errors import RegistryError, WorkError
 
 if TYPE_CHECKING:
     from imagebuild.engine.manifest import Descriptor
-    from imagebuild.engine.reference import Repository
     from imagebuild.engine.registry import Registry
+    from imagebuild.spec.reference import Repository
 
 SMOKE_TYPE = "application/vnd.buildkit.smoke.v1+json"
 _FILE = "smoke.json"

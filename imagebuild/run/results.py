@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from imagebuild.engine.reference import Reference, Repository
 from imagebuild.engine.registry import Registry
 from imagebuild.run import evidence
 from imagebuild.run.decide import Presence
 from imagebuild.run.evidence import SmokeReport
 from imagebuild.run.state import State
+from imagebuild.spec.reference import Reference, Repository
 
 _REPORT = "report.json"
 

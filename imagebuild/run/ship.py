@@ -11,9 +11,9 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 from imagebuild.engine.auth import is_loopback
 from imagebuild.engine.git import Commit
 from imagebuild.engine.podman import Podman
-from imagebuild.engine.reference import Reference, Repository, commit_tag, newest_tag, parse_reference, version_tag
 from imagebuild.engine.registry import Registry
 from imagebuild.errors import EngineError, RegistryError
+from imagebuild.spec.reference import Reference, Repository, commit_tag, newest_tag, parse_reference, version_tag
 from imagebuild.spec.site import Site
 
 T = TypeVar("T")

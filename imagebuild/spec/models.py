@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from imagebuild.errors import InputError
+from imagebuild.spec.reference import check_row
 from imagebuild.spec.yamlfile import Plain
 
 Stage = Literal["base", "train", "diag-tools", "inference"]
@@ -24,11 +26,6 @@ _PROJECT = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*(/[a-z0-9]+([._-][a-z0-9]+)*)*
 _IMAGE = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,6})([kmg])", re.IGNORECASE)
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30}
-
-# A row's name begins its tags (design, section 6): these endings would read as another row's tag.
-_TAKEN_ENDING = re.compile(
-    r"-(prod|staging)$|-in-[0-9a-f]{16}$|-g[0-9a-f]{7,40}$|-[0-9]+\.[0-9]+\.[0-9]+([.-].*)?$"
-)  # fmt: skip
 
 
 def _wrong(message: str, hint: str = "") -> PydanticCustomError:
@@ -129,11 +126,14 @@ def _size(value: Any) -> str:
 
 
 def _row_name(value: Any) -> str:
+    """A row's name begins its tags: it must be legal there, and not end like the tag of another row."""
     taken = str(value)
-    if not _NAME.fullmatch(taken) or len(taken) > 40:
-        raise _wrong(f"{taken!r} cannot name a row", "lower-case letters and digits, joined by - . or _; 40 at most")
-    if _TAKEN_ENDING.search(taken):
-        raise _wrong(f"{taken!r} ends like a tag of another row", "the endings -prod, -1.2.3, -g<commit> are tags")
+    try:
+        check_row(taken)
+    except InputError as error:
+        raise _wrong(error.message, error.problems[0].hint) from None
+    if len(taken) > 40:
+        raise _wrong(f"row name {taken!r} is longer than 40 characters", "it is part of every tag")
     return taken
 
 

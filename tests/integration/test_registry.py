@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from imagebuild.engine.manifest import DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, Descriptor, Manifest, digest_of
-from imagebuild.engine.reference import Repository
 from imagebuild.engine.registry import Registry
 from imagebuild.errors import RegistryError
+from imagebuild.spec.reference import Repository
 from tests.registry_server import HTPASSWD, PASSWORD, USER, RegistryServer, free_port
 from tests.release_shop import push_image
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagebuild.engine import reference
-from imagebuild.engine.reference import Reference, Repository, parse_reference
 from imagebuild.errors import InputError
+from imagebuild.spec import reference
+from imagebuild.spec.reference import Reference, Repository, parse_reference
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

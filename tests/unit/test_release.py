@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from imagebuild.engine.reference import stage_repository
 from imagebuild.engine.registry import Registry
 from imagebuild.errors import GateError, InputError, RegistryError, WorkError
 from imagebuild.release.ledger import Ledger, Release
 from imagebuild.release.promote import history, look
 from imagebuild.run import evidence
 from imagebuild.run.evidence import SmokeReport
+from imagebuild.spec.reference import stage_repository
 from tests.memory_registry import MemoryRegistry
 from tests.release_shop import START, Crash, Interrupted, Shop, consistent, crash, push_image, push_index, smoke
 

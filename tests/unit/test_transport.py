@@ -14,10 +14,10 @@ import pytest
 
 from imagebuild.engine.auth import is_loopback
 from imagebuild.engine.manifest import OCI_INDEX, OCI_MANIFEST, digest_of
-from imagebuild.engine.reference import Repository
 from imagebuild.engine.registry import Registry
 from imagebuild.engine.transport import Transport
 from imagebuild.errors import RegistryError
+from imagebuild.spec.reference import Repository
 
 HOST = "registry.lab"
 REPOSITORY = Repository(HOST, "p/train")
