@@ -98,7 +98,7 @@ def decide(
         forced = rebuild and name in wanted
         if present[name] and not forced:
             where = "in the registry" if present[name].in_registry else "in Podman's store"
-            reason = f"up to date: {where} as {planned.tag}"
+            reason = f"{where} as {planned.tag}"
             decision = Decision(planned, Action.NOTHING, reason, present[name])
         else:
             parents = [need(parent) for parent in planned.target.parents]

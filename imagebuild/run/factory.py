@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from imagebuild.engine.podman import Podman
     from imagebuild.engine.registry import Registry
     from imagebuild.run.evidence import SmokeReport
+    from imagebuild.run.results import SmokeResults
+    from imagebuild.run.smoke import Findings, Suite
+    from imagebuild.spec.reference import Reference
 
 
 @dataclass(frozen=True)
@@ -123,11 +126,11 @@ class Factory:
         found = self._podman.image(planned.local_name)
         if found:
             return found.id
-        if not self._present.get(planned.name, Presence()).in_registry:
+        if not self._where(planned.name).in_registry:
             raise WorkError(f"{planned.name} is not built yet", hint=f"buildkit build {planned.name}")
         from imagebuild.run import ship
 
-        return ship.pull(self._podman, self._registry, decide.address(planned, self._registry.host), planned.local_name)
+        return ship.pull(self._podman, self._registry, self._address(planned), planned.local_name)
 
     def _ensure_base(self, reference: str) -> None:
         """Have the registry image that a base starts from in the store, under its own name."""
@@ -140,65 +143,83 @@ class Factory:
     # --- smoke ----------------------------------------------------------------------------------
 
     def _smoke(self, planned: PlannedTarget, options: Options) -> Result:
-        from imagebuild.run import smoke
-        from imagebuild.run.results import SmokeResults
+        from imagebuild.run.smoke import Suite
 
-        results = SmokeResults(self._state, self._registry)
-        suite = smoke.Suite.load(self._plan.folder, planned.target.stage)
-        gpu_present = has_cdi_gpu()
-        reference = decide.address(planned, self._registry.host)
-        presence = self._present.get(planned.name, Presence())
-        for earlier in results.of(presence, reference.repository):
-            if not options.rebuild and smoke.is_sufficient(
-                earlier, suite.digest, is_cuda=planned.target.row.is_cuda, gpu_mode=options.gpu, gpu_present=gpu_present
-            ):
-                return Result(Status.UP_TO_DATE, f"tested before: {counted(earlier)}", data=_smoke_data(earlier))
+        suite = Suite.load(self._plan.folder, planned.target.stage)
+        if not options.rebuild and (earlier := self._tested_before(planned, suite, options)):
+            return Result(Status.UP_TO_DATE, f"tested before: {counted(earlier)}", data=_smoke_data(earlier))
+        findings = self._test(planned, suite, options)
+        self._results.keep(findings.report, findings.artifacts)
+        if self._where(planned.name).in_registry:
+            self._results.publish(self._address(planned), findings.report, findings.artifacts)
+        message = counted(findings.report)
+        if not findings.report.failed:
+            return Result(Status.DONE, message, data=_smoke_data(findings.report))
+        said = "\n".join(f"  {case.name}: {case.message}" for case in findings.report.failed)
+        message = f"{message}\n{said}\nlog: {self._state.log(planned.name, 'smoke')}"
+        return Result(Status.FAILED, message, data=_smoke_data(findings.report))
+
+    def _tested_before(self, planned: PlannedTarget, suite: Suite, options: Options) -> SmokeReport | None:
+        """A report of this very image that says all that another run would say."""
+        from imagebuild.run.smoke import is_sufficient
+
+        row = planned.target.row
+        reports = self._results.of(self._where(planned.name), self._address(planned).repository)
+        wants_gpu = row.is_cuda and (options.gpu == "require" or (options.gpu == "auto" and has_cdi_gpu()))
+        return next((one for one in reports if is_sufficient(one, suite.digest(row), wants_gpu=wants_gpu)), None)
+
+    def _test(self, planned: PlannedTarget, suite: Suite, options: Options) -> Findings:
+        """Run the suite in the image, with what the checks of its parents left."""
+        from imagebuild.run.smoke import Request, run_smoke
+
         image_id = self._ensure_local(planned)
         artifacts: dict[str, bytes] = {}
         for parent in planned.target.parents:
-            repository = decide.address(self._plan[parent], self._registry.host).repository
-            parent_presence = self._present.get(parent, Presence())
-            artifacts |= results.artifacts(parent_presence, repository)
-        request = smoke.Request(
-            planned.target, planned.local_name, image_id, suite, options.gpu, gpu_present, artifacts,
-            owner=f"smoke-{self._plan.folder}-{planned.name}",
-        )  # fmt: skip
+            repository = self._address(self._plan[parent]).repository
+            artifacts |= self._results.artifacts(self._where(parent), repository)
+        owner = f"smoke-{self._plan.folder}-{planned.name}"
+        request = Request(
+            planned.target, planned.local_name, image_id, suite, options.gpu, has_cdi_gpu(), artifacts, owner
+        )
         with self._state.log(planned.name, "smoke").open("w", encoding="utf-8") as log:
-            findings = smoke.run_smoke(self._podman, request, self._emit, log)
-        results.keep(findings.report, findings.artifacts)
-        self._present[planned.name] = replace(presence, in_store=image_id)
-        if presence.in_registry:
-            results.publish(reference, findings.report, findings.artifacts)
-        status = Status.DONE if findings.report.green else Status.FAILED
-        message = counted(findings.report)
-        if findings.report.failed:
-            said = "\n".join(f"  {case.name}: {case.message}" for case in findings.report.failed)
-            message = f"{message}\n{said}\nlog: {self._state.log(planned.name, 'smoke')}"
-        return Result(status, message, data=_smoke_data(findings.report))
+            findings = run_smoke(self._podman, request, self._emit, log)
+        self._present[planned.name] = replace(self._where(planned.name), in_store=image_id)
+        return findings
 
     # --- push -----------------------------------------------------------------------------------
 
     def _push(self, planned: PlannedTarget) -> Result:
         from imagebuild.run import ship
+
+        address, pushed = self._address(planned), False
+        if not self._where(planned.name).in_registry:
+            image_id = self._ensure_local(planned)
+            digest = ship.push(self._podman, self._registry, planned.local_name, image_id, address)
+            self._present[planned.name] = Presence(digest, image_id)
+            pushed = True
+            if report := self._results.local(image_id):
+                self._results.publish(address, report, self._results.local_artifacts(image_id))
+        digest = self._where(planned.name).in_registry
+        tags = ship.tags_of(planned.target.row.name, self._plan.matrix.header.version, self._commit, self._site)
+        moved = ship.reconcile(self._registry, address, digest, tags)
+        data = {"digest": digest, "tags": [planned.tag, *tags]}
+        if pushed or moved:
+            return Result(Status.DONE, f"{digest[:19]} as {', '.join([planned.tag, *tags])}", data=data)
+        return Result(Status.UP_TO_DATE, "in the registry, with all its tags", data=data)
+
+    # --- where things are -----------------------------------------------------------------------
+
+    def _where(self, name: str) -> Presence:
+        return self._present.get(name, Presence())
+
+    def _address(self, planned: PlannedTarget) -> Reference:
+        return decide.address(planned, self._registry.host)
+
+    @cached_property
+    def _results(self) -> SmokeResults:
         from imagebuild.run.results import SmokeResults
 
-        reference = decide.address(planned, self._registry.host)
-        presence = self._present.get(planned.name, Presence())
-        pushed = ""
-        if not presence.in_registry:
-            image_id = self._ensure_local(planned)
-            pushed = ship.push(self._podman, self._registry, planned.local_name, image_id, reference)
-            presence = replace(presence, in_registry=pushed, in_store=image_id)
-            self._present[planned.name] = presence
-            results = SmokeResults(self._state, self._registry)
-            if report := results.local(image_id):
-                results.publish(reference, report, results.local_artifacts(image_id))
-        tags = ship.tags_of(planned.target.row.name, self._plan.matrix.header.version, self._commit, self._site)
-        moved = ship.reconcile(self._registry, reference, presence.in_registry, tags)
-        data = {"digest": presence.in_registry, "tags": [planned.tag, *tags]}
-        if not pushed and not moved:
-            return Result(Status.UP_TO_DATE, "in the registry, with all its tags", data=data)
-        return Result(Status.DONE, f"{presence.in_registry[:19]} as {', '.join([planned.tag, *tags])}", data=data)
+        return SmokeResults(self._state, self._registry)
 
 
 def _keys(task: str, targets: Sequence[str]) -> tuple[str, ...]:
@@ -207,10 +228,8 @@ def _keys(task: str, targets: Sequence[str]) -> tuple[str, ...]:
 
 def counted(report: SmokeReport) -> str:
     """The outcome of a smoke run in words: every case is counted, skipped ones with their reason."""
-    by_outcome = {
-        outcome: [case for case in report.cases if case.outcome == outcome]
-        for outcome in ("passed", "failed", "skipped")
-    }
+    outcomes = ("passed", "failed", "skipped")
+    by_outcome = {outcome: [case for case in report.cases if case.outcome == outcome] for outcome in outcomes}
     words = [f"{len(cases)} {outcome}" for outcome, cases in by_outcome.items() if cases]
     reasons = sorted({case.message for case in by_outcome["skipped"]})
     return ", ".join(words) + (f" ({'; '.join(reasons)})" if reasons else "")

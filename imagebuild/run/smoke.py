@@ -18,6 +18,7 @@ from imagebuild.events import Emit, Event, Kind
 from imagebuild.plan.inputs import sha256
 from imagebuild.plan.targets import Target
 from imagebuild.run.evidence import Gpu, Outcome, SmokeCase, SmokeReport
+from imagebuild.spec.models import Row
 
 GPU_DEVICE = "nvidia.com/gpu=all"  # by CDI; `--gpus` is silently ignored before Podman 5
 CHECK_TIMEOUT = 600.0  # seconds
@@ -38,10 +39,10 @@ class Suite:
         folders = (project / "images" / "common" / "smoke", project / "images" / stage / "smoke")
         return cls({path.name: path.read_bytes() for folder in folders for path in sorted(folder.glob("*.py"))})
 
-    @property
-    def digest(self) -> str:
-        """Changes when a check does."""
-        return sha256(json.dumps({name: sha256(data) for name, data in sorted(self.files.items())}).encode())
+    def digest(self, row: Row) -> str:
+        """Changes when a check does, or what the row promises: an earlier result then says nothing any more."""
+        files = {name: sha256(data) for name, data in sorted(self.files.items())}
+        return sha256(json.dumps([files, row.model_dump(mode="json")], sort_keys=True).encode())
 
     def checks(self, *, is_cuda: bool) -> list[str]:
         """The scripts to run, in order; those about GPUs only for CUDA rows."""
@@ -106,7 +107,7 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
         artifacts = {name.removeprefix("out/"): data for name, data in container.get("/smoke/out").items()}
     gpu = Gpu(mode=request.gpu_mode, present=use_gpu)
     report = SmokeReport(
-        target=target.name, image_id=request.image_id, suite_digest=request.suite.digest, gpu=gpu,
+        target=target.name, image_id=request.image_id, suite_digest=request.suite.digest(target.row), gpu=gpu,
         host=_host(podman), started=started, cases=tuple(cases),
     )  # fmt: skip
     return Findings(report, artifacts)
@@ -177,17 +178,12 @@ def _host(podman: Podman) -> dict[str, str]:
     return {"kernel": platform.release(), "machine": platform.machine(), "podman": podman.info.version}
 
 
-def is_sufficient(report: SmokeReport, request_digest: str, *, is_cuda: bool, gpu_mode: str, gpu_present: bool) -> bool:
-    """Whether an earlier green report says all that a run now would say.
+def is_sufficient(report: SmokeReport, suite_digest: str, *, wants_gpu: bool) -> bool:
+    """Whether an earlier report of the same image says all that a run now would say.
 
     Args:
-        report: the earlier report, of the same image.
-        request_digest: the digest of the suite as it is now.
-        is_cuda: whether the row promises a GPU.
-        gpu_mode: `auto`, `require` or `off`.
-        gpu_present: whether a GPU is here now.
+        report: the earlier report.
+        suite_digest: of the suite and the row as they are now.
+        wants_gpu: whether a run now would have to pass the GPU checks too.
     """
-    if not report.green or report.suite_digest != request_digest:
-        return False
-    wants_gpu = is_cuda and (gpu_mode == "require" or (gpu_mode == "auto" and gpu_present))
-    return report.gpu_green or not wants_gpu
+    return report.green and report.suite_digest == suite_digest and (report.gpu_green or not wants_gpu)
