@@ -27,6 +27,7 @@ COMMANDS = {
     "smoke": ("make", "Run the smoke checks inside built images."),
     "push": ("make", "Push images, their tags and their smoke results."),
     "summary": ("make", "Show size, times, smoke results, tags and digest of targets."),
+    "reproduce": ("compare", "Build targets twice from nothing and compare the images, bit for bit."),
     "promote": ("release", "Point a channel at a tested image."),
     "rollback": ("release", "Point a channel at an earlier release again."),
     "history": ("release", "Show who promoted what, when, and from where."),

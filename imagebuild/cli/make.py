@@ -137,7 +137,7 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
     from imagebuild.views import console
 
     wanted = session.select(words)
-    _refuse_what_cannot_work(session, wanted)
+    refuse_what_cannot_work(session, wanted)
     if options.push and not dry_run:
         session.registry.ping()  # a registry that is down is better known before the work than after it
     with console.progress(verbose=verbose) as emit:
@@ -157,7 +157,7 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
     return EXIT_WORK_FAILED if any(not _good(result) for result in results.values()) else EXIT_DONE
 
 
-def _refuse_what_cannot_work(session: Session, wanted: Sequence[str]) -> None:
+def refuse_what_cannot_work(session: Session, wanted: Sequence[str]) -> None:
     """Start on no row that `buildkit check` refuses."""
     from imagebuild.errors import InputError
     from imagebuild.spec.check import check, errors, once
