@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import stat
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,8 @@ from imagebuild.engine.archive import ImageArchive
 _CHUNK = 1 << 20
 _SHOWN = 24  # bytes of a file, from where they begin to differ
 _ABSENT = "absent"
+_KINDS = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "link", tarfile.LNKTYPE: "hard link", tarfile.FIFOTYPE: "pipe",
+          tarfile.CHRTYPE: "character device", tarfile.BLKTYPE: "block device"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Difference:
 def differences(first: ImageArchive, second: ImageArchive, told: set[tuple[str, str]]) -> Iterator[Difference]:
     """Everything that differs between two images; nothing where their manifest digests are the same.
 
-    Layers come first: a config differs in their digests wherever they differ, and that says nothing more.
+    Where layers differ, so do their digests in the config: that says nothing more.
 
     Args:
         first: one image.
@@ -63,9 +64,10 @@ def differences(first: ImageArchive, second: ImageArchive, told: set[tuple[str, 
         elif (one_blob := first.layers[number]) != (other_blob := second.layers[number]):
             described = [f"{blob.digest} ({blob.media_type}, {blob.size} bytes)" for blob in (one_blob, other_blob)]
             yield Difference(f"layer {number + 1}", "", "compression", *described)
-    yield from _json("config", "", _without(first.config, "rootfs"), _without(second.config, "rootfs"))
-    plain = [_without(archive.manifest.json, "config", "layers") for archive in (first, second)]
-    yield from _json("manifest", "", *plain)
+    configs = [_own_config(archive, same_layers=first.diff_ids == second.diff_ids) for archive in (first, second)]
+    yield from _json("config", "", *configs)
+    manifests = [_without(archive.manifest.json, "config", "layers") for archive in (first, second)]
+    yield from _json("manifest", "", *manifests)
 
 
 def _step(archive: ImageArchive, number: int) -> str:
@@ -75,6 +77,14 @@ def _step(archive: ImageArchive, number: int) -> str:
     text = " ".join(word for word in words if not word.startswith("--mount")).removeprefix("/bin/sh -c ")
     text = text.removeprefix("#(nop) ")
     return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def _own_config(archive: ImageArchive, *, same_layers: bool) -> dict[str, Any]:
+    """What a config says beside its layers. Older Podman notes the IDs of the images between two steps, too."""
+    config = _without(archive.config, "rootfs")
+    if not same_layers:
+        config["history"] = [_without(step, "comment") for step in config.get("history") or []]
+    return config
 
 
 def _without(value: Mapping[str, Any], *keys: str) -> dict[str, Any]:
@@ -162,11 +172,7 @@ def _described(entry: tarfile.TarInfo) -> dict[str, str]:
 
 
 def _kind(entry: tarfile.TarInfo) -> str:
-    if entry.islnk():
-        return "hard link"
-    kinds = {tarfile.SYMTYPE: stat.S_IFLNK, tarfile.DIRTYPE: stat.S_IFDIR, tarfile.CHRTYPE: stat.S_IFCHR,
-             tarfile.BLKTYPE: stat.S_IFBLK, tarfile.FIFOTYPE: stat.S_IFIFO}  # fmt: skip
-    return stat.filemode(kinds.get(entry.type, stat.S_IFREG) | entry.mode)
+    return _KINDS.get(entry.type, "file")
 
 
 def _time(seconds: float) -> str:
