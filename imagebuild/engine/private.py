@@ -16,6 +16,9 @@ from typing import Any, Self
 from imagebuild.engine.service import SERVICE_USER, await_service, service_user
 from imagebuild.errors import EngineError
 
+_PREFIX = "buildkit-"
+_PLACE = "/var/tmp"  # noqa: S108  (not /tmp, which is often in memory: root filesystems go there)
+_LONGEST_PLACE = 20  # characters: Podman 4 takes no runroot longer than 50
 _PATIENCE = 10.0  # seconds
 # Podman obeys these before its own options: it would be the client of another service.
 _ELSEWHERE = ("CONTAINER_HOST", "CONTAINER_CONNECTION", "CONTAINER_SSHKEY")
@@ -48,8 +51,9 @@ class PrivateService:
         return self.folder / "podman.sock"
 
     def __enter__(self) -> Self:
-        # Storage of root filesystems does not belong on /tmp, which is often in memory.
-        self.folder = Path(tempfile.mkdtemp(prefix="buildkit-store-", dir=os.environ.get("TMPDIR", "/var/tmp")))  # noqa: S108
+        parent = _place()
+        self._remove_left_over(parent)
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
         try:
             self._make_folders()
             self._start()
@@ -112,21 +116,51 @@ class PrivateService:
         if self._process:
             _end_group(self._process)
             self._process = None
-        for process in _processes() if self._namespace else ():
-            if _namespace(process) == self._namespace:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(int(process.name), signal.SIGKILL)
-        self._remove()
+        _kill_namespace(self._namespace)
+        _remove(self.folder)
 
-    def _remove(self) -> None:
-        """Remove the folder, whose files belong to subordinate ids: only root and the user's namespace reach them."""
-        deadline = time.monotonic() + _PATIENCE
-        while self.folder.exists() and time.monotonic() < deadline:
-            if os.geteuid() == 0:
-                shutil.rmtree(self.folder, ignore_errors=True)
-            else:
-                subprocess.run(["podman", "unshare", "rm", "-rf", str(self.folder)], capture_output=True, check=False)
-            time.sleep(0.0 if not self.folder.exists() else 0.5)  # mounts go when the last process has
+    def _remove_left_over(self, parent: Path) -> None:
+        """Remove what a call left that was killed: its number is in the folder's name, and no process has it now."""
+        for folder in parent.glob(f"{_PREFIX}*"):
+            owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+            if not owner.isdigit() or Path("/proc", owner).exists() or folder.stat().st_uid != self._user.pw_uid:
+                continue
+            own = _namespace(Path("/proc/self"))
+            services = [process for process in _processes() if _serves(process, folder, self._user.pw_uid)]
+            for namespace in {_namespace(process) for process in services} - {own}:
+                _kill_namespace(namespace)
+            for process in services:
+                _kill(process)
+            _remove(folder)
+
+
+def _place() -> Path:
+    """Where the folders of services are made: TMPDIR, if that is short enough for Podman."""
+    named = os.environ.get("TMPDIR", _PLACE)
+    return Path(named if len(named) <= _LONGEST_PLACE else _PLACE)
+
+
+def _kill_namespace(namespace: str) -> None:
+    """Kill every process in a user namespace of a service's own."""
+    for process in _processes() if namespace else ():
+        if _namespace(process) == namespace:
+            _kill(process)
+
+
+def _kill(process: Path) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(int(process.name), signal.SIGKILL)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder whose files belong to subordinate ids: only root and the user's namespace reach them."""
+    deadline = time.monotonic() + _PATIENCE
+    while folder.exists() and time.monotonic() < deadline:
+        if os.geteuid() == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            subprocess.run(["podman", "unshare", "rm", "-rf", str(folder)], capture_output=True, check=False)
+        time.sleep(0.0 if not folder.exists() else 0.5)  # mounts go when the last process has
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
@@ -153,6 +187,15 @@ def _in_group(process: Path, group: int) -> bool:
     except OSError:
         return False
     return fields[0] != "Z" and int(fields[2]) == group
+
+
+def _serves(process: Path, folder: Path, user: int) -> bool:
+    """Whether a process is a user's Podman service with its store in a folder."""
+    try:
+        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        return process.stat().st_uid == user and words[:3] == ["podman", "--root", str(folder / "store")]
+    except OSError:
+        return False
 
 
 def _namespace(process: Path) -> str:

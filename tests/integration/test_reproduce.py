@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,8 +53,19 @@ def processes_of(folder: Path) -> list[str]:
     return [line for line in found.splitlines() if str(folder) in line]
 
 
-def stores() -> set[Path]:
-    return set(Path(os.environ.get("TMPDIR", "/var/tmp")).glob("buildkit-store-*"))
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the stores of this test are made; nobody else's are here. At the end none may be left."""
+    with tempfile.TemporaryDirectory(prefix="bk-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)  # the service's user must get in
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+        assert stores(Path(folder)) == []
+        assert processes_of(Path(folder)) == []
+
+
+def stores(place: Path) -> list[Path]:
+    return list(place.glob("buildkit-*"))
 
 
 def test_a_digest_says_nothing_of_how_the_parent_came_here(registry_server: RegistryServer, tmp_path: Path) -> None:
@@ -80,8 +92,8 @@ def test_a_digest_says_nothing_of_how_the_parent_came_here(registry_server: Regi
         assert push_child("pulled") == built_here
 
 
+@pytest.mark.usefixtures("place")
 def test_a_private_service_takes_everything_along() -> None:
-    before = stores()
     with pytest.raises(KeyboardInterrupt), PrivateService() as service:  # noqa: PT012
         podman = Podman(service.address)
         assert podman.images("io.buildkit.inputs-digest") == []  # nothing of the user's other store
@@ -92,7 +104,20 @@ def test_a_private_service_takes_everything_along() -> None:
         assert processes_of(folder)
         raise KeyboardInterrupt
     assert processes_of(folder) == []
-    assert stores() == before
+    assert not folder.exists()
+
+
+def test_what_a_killed_call_left_goes_with_the_next_one(place: Path) -> None:
+    code = (
+        "import os, signal; from imagebuild.engine.private import PrivateService\n"
+        "PrivateService().__enter__(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(buildkit.__file__).parent)
+    (left,) = stores(place)
+    assert len(processes_of(left)) == 2  # Podman, and Podman in its namespace
+    with PrivateService():
+        assert not left.exists()
+        assert processes_of(left) == []
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -118,8 +143,8 @@ def reproduce(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.usefixtures("place")
 def test_base_cpu_is_reproducible_and_a_random_file_is_named(tmp_path: Path) -> None:
-    before = stores()
     project(tmp_path / "project", TINY_ROWS.format(base="bootstrap"))
     (tmp_path / "project/templates/train.Containerfile.j2").write_text(NOT_REPRODUCIBLE)
     process = reproduce(tmp_path / "project", "--json", "--keep", str(tmp_path / "kept"), "train-tiny")
@@ -140,7 +165,6 @@ def test_base_cpu_is_reproducible_and_a_random_file_is_named(tmp_path: Path) -> 
     for name in ("first", "second"):
         with ImageArchive(tmp_path / f"kept/{name}/train-tiny.oci.tar") as archive:
             assert archive.manifest.config_digest in train["image_ids"]
-    assert stores() == before
     assert not list((tmp_path / "project/.buildkit/reproduce").glob("*/rootfs"))
 
 
@@ -156,8 +180,9 @@ def base_image(registry_server: RegistryServer) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_call_leaves_nothing_behind(tmp_path: Path, base_image: str, number: signal.Signals) -> None:
-    before = stores()
+def test_an_interrupted_call_leaves_nothing_behind(
+    tmp_path: Path, place: Path, base_image: str, number: signal.Signals
+) -> None:
     project(tmp_path, TINY_ROWS.format(base=base_image))
     waits = 'FROM {{ base_image }}\nRUN ["/pause", "-P"]\n'
     (tmp_path / "templates/base.Containerfile.j2").write_text(waits)
@@ -168,10 +193,10 @@ def test_an_interrupted_call_leaves_nothing_behind(tmp_path: Path, base_image: s
         if "RUN" in line:
             break
     time.sleep(1)
-    (folder,) = stores() - before
+    (folder,) = stores(place)
     assert processes_of(folder)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
+    assert not folder.exists()
     assert processes_of(folder) == []
-    assert stores() == before
