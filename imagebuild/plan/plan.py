@@ -104,7 +104,7 @@ class Plan:
         rootfs = self._rootfs(target)
         parts = (
             Part("format", FORMAT_VERSION, "buildkit"),
-            Part("containerfile", sha256(body.encode()), f"templates/{template}"),
+            Part("containerfile", sha256(_without_addresses(body, parents.values()).encode()), f"templates/{template}"),
             *(file.as_part() for file in context),
             *(Part(f"parent:{name}", parent.digest, name) for name, parent in parents.items()),
             *([Part("base", base_image, str(self._where(target, "base")))] if base_image else []),
@@ -153,3 +153,10 @@ class Plan:
         if (self.folder / "images" / name).exists():
             text = self._renderer.render(name, variables)
             yield ContextFile(REQUIREMENTS, text.encode(), executable=False, origin=f"images/{name}")
+
+
+def _without_addresses(containerfile: str, parents: Iterable[PlannedTarget]) -> str:
+    """A Containerfile without its parents' digests, which are parts of their own: so each change shows once."""
+    for parent in parents:
+        containerfile = containerfile.replace(parent.local_name, parent.target.stage)
+    return containerfile
