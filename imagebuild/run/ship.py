@@ -52,8 +52,11 @@ def pull_base(podman: Podman, reference: str, site: Site) -> None:
         EngineError: it cannot be had.
     """
     wanted = parse_reference(reference)
-    mirror = site.mirrors.get(wanted.repository.registry)
-    source = Reference(Repository(mirror, wanted.repository.path), wanted.tag, wanted.digest) if mirror else wanted
+    source = wanted
+    if mirror := site.mirrors.get(wanted.repository.registry):
+        host, _, folder = mirror.strip("/").partition("/")
+        path = f"{folder}/{wanted.repository.path}" if folder else wanted.repository.path
+        source = Reference(Repository(host, path), wanted.tag, wanted.digest)
     registry = Registry(source.repository.registry)
     hint = "`mirrors:` in site.yaml names the registries that this site can reach"
     try:
