@@ -137,12 +137,12 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
     from imagebuild.views import console
 
     wanted = session.select(words)
-    _refuse_what_cannot_work(session, wanted)
     if options.push and not dry_run:
         session.registry.ping()  # a registry that is down is better known before the work than after it
     with console.progress(verbose=verbose) as emit:
         factory = session.factory(emit)
         decisions = factory.decide(wanted, options)
+        _refuse_what_cannot_work(session, decisions)
         if dry_run:
             _show_decisions(decisions, as_json=as_json)
             return EXIT_DONE
@@ -157,12 +157,14 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
     return EXIT_WORK_FAILED if any(not _good(result) for result in results.values()) else EXIT_DONE
 
 
-def _refuse_what_cannot_work(session: Session, wanted: Sequence[str]) -> None:
-    """Start on no row that `buildkit check` refuses."""
+def _refuse_what_cannot_work(session: Session, decisions: Sequence[Decision]) -> None:
+    """Start no build of a row that `buildkit check` refuses. Where nothing is to be built, no fact is loaded."""
+    rows = dict.fromkeys(one.planned.target.row.name for one in decisions if one.action == "build")
+    if not rows:
+        return
     from imagebuild.errors import InputError
     from imagebuild.spec.check import check, errors, once
 
-    rows = dict.fromkeys(session.plan.targets[name].row.name for name in wanted)
     if refused := errors(once(check(session.matrix, session.site, rows=rows))):
         raise InputError(refused)
 

@@ -45,7 +45,7 @@ class Factory:
 
     def __init__(
         self, plan: Plan, *, site: Site, state: State, registry: Registry, podman: Callable[[], Podman], emit: Emit,
-        commit: Commit,
+        commit: Callable[[], Commit],
     ) -> None:  # fmt: skip
         self._plan = plan
         self._site = site
@@ -201,7 +201,7 @@ class Factory:
             if report := self._results.local(image_id):
                 self._results.publish(address, report, self._results.local_artifacts(image_id))
         digest = self._where(planned.name).in_registry
-        tags = ship.tags_of(planned.target.row.name, self._plan.matrix.header.version, self._commit, self._site)
+        tags = ship.tags_of(planned.target.row.name, self._plan.matrix.header.version, self._commit(), self._site)
         moved = ship.reconcile(self._registry, address, digest, tags)
         data = {"digest": digest, "tags": [planned.tag, *tags]}
         if pushed or moved:
