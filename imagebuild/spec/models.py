@@ -208,9 +208,18 @@ class Row(Strict):
         return f"torch=={self.torch}" if self.wheels == "pypi" else f"torch=={self.torch}+{self.variant}"
 
     @property
+    def kind(self) -> tuple[object, ...]:
+        """What rows have in common that differ only in versions: the platform, and which packages there are."""
+        given = tuple(getattr(self, name) is not None for name in _OPTIONAL)
+        return (self.os, self.base == "bootstrap", self.python, self.variant, self.wheels, self.stages, *given)
+
+    @property
     def shm_bytes(self) -> int:
         """`shm_size` in bytes."""
         return size_bytes(self.shm_size)
+
+
+_OPTIONAL = tuple(name for name, field in Row.model_fields.items() if field.default is None and not field.is_required())
 
 
 class Header(Strict):
