@@ -93,9 +93,9 @@ def test_which_failures_another_try_may_cure(said: str, passing: bool) -> None:
 
 def test_the_socket_of_the_user_is_found_and_a_dead_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CONTAINER_HOST", raising=False)
-    monkeypatch.setattr(service.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("imagebuild.engine.service.os.geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(service.shutil, "which", lambda _: None)
+    monkeypatch.setattr("imagebuild.engine.service.shutil.which", lambda _: None)
     with pytest.raises(EngineError, match="no Podman service answers"):
         service.find_socket()
     path = tmp_path / "podman" / "podman.sock"
