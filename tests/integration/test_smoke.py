@@ -39,6 +39,13 @@ def test_each_ending_of_a_check_is_one_case(tiny: Tiny, podman: Podman) -> None:
     assert left_over(podman, tiny.project) == []
 
 
+def test_a_stage_without_checks_is_not_tested(tiny: Tiny) -> None:
+    (tiny.folder / "images/base/smoke/10-ok.py").unlink()
+    failed = tiny("build", "--smoke", "--push", "base-tiny")
+    assert failed.code == 1
+    assert "base has no smoke checks" in failed.err
+
+
 def test_a_check_that_hangs_is_ended(tiny: Tiny, podman: Podman, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.check("base", "20-hangs.py", "import time\nprint('waiting', flush=True)\ntime.sleep(900)\n")
     tiny("build", "base-tiny")

@@ -62,7 +62,8 @@ class Tiny:
         (folder / "templates/train.Containerfile.j2").write_text(_TRAIN)
         self = cls(folder, registry, {**os.environ, "BUILDKIT_REGISTRY": registry})
         self.base_runs("echo hello")
-        self.check("base", "10-ok.py", "print('fine')\n")
+        for stage in ("base", "train"):
+            self.check(stage, "10-ok.py", "print('fine')\n")
         return self
 
     @property
