@@ -74,19 +74,19 @@ def _start(path: Path) -> str:
     """Start a service of the user's own that ends after `_IDLE_SECONDS` without a request."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = ["podman", "system", "service", f"--time={_IDLE_SECONDS}", f"unix://{path}"]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    )
+    # It outlives this process: its words go to a file, as a pipe would break under it.
+    log = path.with_name("buildkit-service.log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and process.poll() is None:
         if _answers(path):
             return f"unix://{path}"
-        if process.poll() is not None:
-            break
         time.sleep(0.1)
-    else:
-        process.terminate()
-    said = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
+    process.terminate()
+    said = log.read_text(encoding="utf-8", errors="replace").strip()
     raise EngineError(
         f"`{' '.join(command)}` did not come up{f': {said}' if said else ''}",
         hint="try `podman info` as this user; scripts/setup says what is missing",
