@@ -61,7 +61,7 @@ def lock_command(
         print_json({"rows": [_described(one) for one in outcomes], "removed": removed})
     else:
         for outcome in outcomes:
-            _print_changes(outcome.row, outcome.changes, otherwise="as it was")
+            _print_changes(outcome.row, outcome.changes, otherwise="nothing moved")
         for row in removed:
             click.echo(f"{row}: removed")
     for problem in problems:

@@ -22,7 +22,7 @@ from imagebuild.spec.site import Site, through_mirror
 
 # The C libraries that uv knows as platforms; one in between takes the wheels of the next older.
 _GLIBC = (17, 28, *range(31, 41))
-_UNREACHABLE = re.compile("failed to fetch|could not connect|error sending|could not be queried|timed out", re.IGNORECASE)
+_UNREACHABLE = re.compile("failed to fetch|could not connect|error sending|could not be queried|timed out", re.I)
 _TIMEOUT = 15.0
 _CA = "ca.pem"
 _MIRRORS = "`mirrors:` in site.yaml names the registries that this site can reach"

@@ -182,6 +182,7 @@ def read(row: str, file: Read) -> RowLock | None:
     name = f"{FOLDER}/{form_name(row)}"
     problems = ProblemList()
     tree = expect_map(yamlfile.parse(text, name), "a lock", Location(name, 1, 1), problems)
+    problems.raise_any()
     form = validate(Form, tree, locator(tree, name), problems, remedy=f"buildkit lock {row}")
     problems.raise_any()
     assert form is not None  # noqa: S101  (a form that is None has problems, raised above)
