@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import buildkit
 from imagebuild.engine import resolve
 from imagebuild.engine.host import PythonSettings
 from imagebuild.engine.resolve import NO_UPGRADE, Resolver, UnreachableError, Upgrade
@@ -26,6 +24,7 @@ from imagebuild.spec import lock, matrix
 from imagebuild.spec.lockdiff import differences
 from imagebuild.spec.models import Row
 from imagebuild.spec.site import Site
+from tests.calls import call
 from tests.projects import ROOT, plan, project
 
 TOP = "docker.io/nvidia/cuda"
@@ -102,13 +101,6 @@ def said(folder: Path, *rows: str, strict: bool = True) -> list[str]:
 
 def changes(outcome: Outcome) -> list[str]:
     return [str(change) for change in outcome.changes]
-
-
-def call(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    """Run buildkit in this process: exit code, standard output, standard error."""
-    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        code = buildkit.main(["-C", str(folder), *arguments])
-    return code, out.getvalue(), err.getvalue()
 
 
 # --- form -----------------------------------------------------------------------------------------
@@ -382,8 +374,6 @@ def test_diff_compares_with_a_revision(folder: Path, shelf: Shelf, git: Callable
 
 @pytest.fixture
 def git(folder: Path) -> Callable[..., None]:
-    import subprocess
-
     def run(*arguments: str) -> None:
         identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
         subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
@@ -439,6 +429,35 @@ def test_without_locks_the_plan_is_that_of_the_pins(folder: Path, shelf: Shelf) 
     locked(folder, shelf)
     made = Plan(folder, matrix.load(folder / "matrix.yaml"), use_locks=False)
     assert {name: made[name].digest for name in made.targets} == before
+
+
+@pytest.mark.parametrize(
+    ("cached", "online", "asked", "code"),
+    [
+        (True, False, ["--offline pip install"], 0),
+        (False, True, ["--offline pip install", "pip install --python"], 0),
+        (False, False, ["--offline pip install", "pip install --python"], 1),
+    ],
+)
+def test_a_locked_build_asks_the_index_only_for_what_the_cache_lacks(
+    folder: Path, shelf: Shelf, tmp_path: Path, cached: bool, online: bool, asked: list[str], code: int
+) -> None:
+    """Runs the very shell commands of the Containerfile, with a stand-in for uv."""
+    locked(folder, shelf, "cpu")
+    containerfile = plan(folder)["train-cpu"].containerfile.replace("\\\n", " ")
+    step = next(line for line in containerfile.splitlines() if "--require-hashes" in line)
+    script = " ".join(word for word in step.split() if not word.startswith(("RUN", "--mount")))
+    uv = tmp_path / "uv"
+    uv.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n'
+        f'case "$1" in --offline) exit {1 - cached};; *) exit {1 - online};; esac\n'
+    )
+    uv.chmod(0o755)
+    script = script.replace("/run/buildkit/uv", str(uv)).replace("/opt/venv/.lock", str(tmp_path / "none"))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, check=False)
+    assert done.returncode == code
+    lines = (tmp_path / "asked").read_text().splitlines()
+    assert [line[: len(words)] for line, words in zip(lines, asked, strict=True)] == asked
 
 
 @pytest.fixture
