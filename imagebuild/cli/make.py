@@ -145,7 +145,7 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
 
     session.use_locks = not unlocked
     wanted = session.select(words)
-    _refuse_what_cannot_work(session, wanted)
+    _refuse_what_is_not_locked(session, wanted)
     if options.push and not dry_run:
         session.registry.ping()  # a registry that is down is better known before the work than after it
     with console.progress(verbose=verbose) as emit:
@@ -153,6 +153,7 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
             emit(Event(Kind.WARNING, message=_NOT_LOCKED))
         factory = session.factory(emit)
         decisions = factory.decide(wanted, options)
+        _refuse_what_cannot_work(session, decisions)
         if dry_run:
             _show_decisions(decisions, as_json=as_json)
             return EXIT_DONE
@@ -167,14 +168,25 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
     return EXIT_WORK_FAILED if any(not _good(result) for result in results.values()) else EXIT_DONE
 
 
-def _refuse_what_cannot_work(session: Session, wanted: Sequence[str]) -> None:
-    """Start on no row that `buildkit check` refuses, nor on one that its lock does not fit."""
+def _refuse_what_cannot_work(session: Session, decisions: Sequence[Decision]) -> None:
+    """Start no build of a row that `buildkit check` refuses. Where nothing is to be built, no fact is loaded."""
+    rows = dict.fromkeys(one.planned.target.row.name for one in decisions if one.action == "build")
+    if not rows:
+        return
     from imagebuild.errors import InputError
     from imagebuild.spec.check import check, errors, once
 
+    if refused := errors(once(check(session.matrix, session.site, rows=rows))):
+        raise InputError(refused)
+
+
+def _refuse_what_is_not_locked(session: Session, wanted: Sequence[str]) -> None:
+    """In a project with locks, work on no row without one that fits: it would not be what the lock says."""
+    from imagebuild.errors import InputError
+
+    locks = session.plan.locks
     rows = dict.fromkeys(session.plan.targets[name].row.name for name in wanted)
-    refused = errors(once(check(session.matrix, session.site, rows=rows)))
-    if refused or (refused := session.plan.locks.problems(rows) if session.plan.locks.used else []):
+    if refused := locks.problems(rows) if locks.used else []:
         raise InputError(refused)
 
 

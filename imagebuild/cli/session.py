@@ -91,7 +91,7 @@ class Session:
 
         return Factory(
             self.plan, site=self.site, state=self.state, registry=self.registry, podman=self.podman, emit=emit,
-            commit=self.commit,
+            commit=lambda: self.commit,
         )  # fmt: skip
 
     def select(self, words: Sequence[str]) -> list[str]:

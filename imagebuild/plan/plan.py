@@ -123,7 +123,7 @@ class Plan:
         rootfs = self._rootfs(target)
         parts = (
             Part("format", FORMAT_VERSION, "buildkit"),
-            Part("containerfile", sha256(body.encode()), f"templates/{template}"),
+            Part("containerfile", sha256(_without_addresses(body, parents.values()).encode()), f"templates/{template}"),
             *(file.as_part() for file in context),
             *(Part(f"parent:{name}", parent.digest, name) for name, parent in parents.items()),
             *([base] if base else []),
@@ -212,3 +212,10 @@ def _requirements_name(stage: str) -> str:
 def _uncommented(text: str) -> Iterator[str]:
     """The requirements of a requirements file."""
     return filter(None, (line.split("#")[0].strip() for line in text.splitlines()))
+
+
+def _without_addresses(containerfile: str, parents: Iterable[PlannedTarget]) -> str:
+    """A Containerfile without its parents' digests, which are parts of their own: so each change shows once."""
+    for parent in parents:
+        containerfile = containerfile.replace(parent.local_name, parent.target.stage)
+    return containerfile

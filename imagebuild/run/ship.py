@@ -53,12 +53,14 @@ def pull_base(podman: Podman, reference: str, site: Site) -> None:
     """
     wanted = parse_reference(reference)
     source = through_mirror(site, wanted)
-    # By digest, an image is found whatever it is called; newer versions of Podman want a name of that repository, too.
-    locked = wanted.repository.tagged(f"locked-{wanted.digest.removeprefix('sha256:')[:12]}")
+    name = reference
+    if wanted.digest:
+        # A digest is no name to give. With one of the same repository, the image is found by repository and digest.
+        name = str(wanted.repository.tagged(f"locked-{wanted.digest.removeprefix('sha256:')[:12]}"))
     registry = Registry(source.repository.registry)
     hint = "`mirrors:` in site.yaml names the registries that this site can reach"
     try:
-        pull(podman, registry, source, str(locked) if wanted.digest else reference)
+        pull(podman, registry, source, name)
     except EngineError as error:
         raise EngineError(f"base image {reference} cannot be pulled: {error.message}", hint=hint) from None
 

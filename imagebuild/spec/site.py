@@ -67,7 +67,11 @@ class Site(Strict):
 def through_mirror(site: Site, reference: Reference) -> Reference:
     """Where to ask for an image: at the site's mirror of its registry, if there is one."""
     mirror = site.mirrors.get(reference.repository.registry)
-    return replace(reference, repository=Repository(mirror, reference.repository.path)) if mirror else reference
+    if not mirror:
+        return reference
+    host, _, folder = mirror.strip("/").partition("/")
+    path = f"{folder}/{reference.repository.path}" if folder else reference.repository.path
+    return replace(reference, repository=Repository(host, path))
 
 
 def load(folder: Path, environment: Mapping[str, str] = os.environ) -> Site:
