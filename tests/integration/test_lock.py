@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
+import uuid
 from pathlib import Path
 
 import pytest
 import yaml
 
 from imagebuild.engine.host import uv_binary
+from imagebuild.engine.podman import Podman
 from imagebuild.engine.registry import Registry
 from imagebuild.spec import lock
-from imagebuild.spec.reference import Repository
+from imagebuild.spec.reference import Repository, parse_reference
 from tests.calls import call
-from tests.projects import MATRIX, project
+from tests.projects import MATRIX, plan, project
 from tests.registry_server import RegistryServer, free_port
 
 ROW = "cu128"  # its torch comes from the ordinary index: no other is asked
@@ -131,3 +135,45 @@ def test_one_package_is_upgraded_and_the_others_stay(folder: Path) -> None:
     code, out, _ = relock(folder, ROW, "--upgrade", "toml")
     assert (code, out) == (0, f"{ROW}/train: toml 0.10.1 -> 0.10.2\n")
     assert pins(folder, "train") == {"six": "1.16.0", "toml": "0.10.2"}
+
+
+def test_a_base_is_built_on_by_digest_through_the_mirror_though_its_tag_moved(
+    folder: Path, registry_server: RegistryServer, podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"lock-{uuid.uuid4().hex[:8]}/system"
+    first = image_of(podman, f"{registry_server.host}/{name}:1", "LABEL release=first")
+    (folder / "matrix.yaml").write_text(MATRIX[: MATRIX.index("  cu128")].replace("project: drl", f"project: {name}"))
+    edit = (folder / "matrix.yaml").read_text().replace("base: bootstrap", f"base: docker.io/{name}:1")
+    (folder / "matrix.yaml").write_text(edit.replace("{variant: cpu,", "{variant: cpu, stages: [base],"))
+    (folder / "templates" / "base.Containerfile.j2").write_text("FROM {{ base_image }}\nLABEL mine=1\n")
+    monkeypatch.setenv("BUILDKIT_REGISTRY", registry_server.host)
+    code, _, err = relock(folder, "cpu")
+    assert code == 0, err
+    image_of(podman, f"{registry_server.host}/{name}:1", "LABEL release=second")
+    code, _, err = call(folder, "build", "base-cpu")
+    assert code == 0, err
+    built = plan(folder)["base-cpu"]
+    assert built.base_image == f"docker.io/{name}@{first}"
+    image = podman.image(built.local_name)
+    assert image is not None
+    assert image.labels["release"] == "first"
+    podman.untag_or_remove(built.local_name)
+    podman.untag_or_remove(f"docker.io/{name}:locked-{first.removeprefix('sha256:')[:12]}")
+
+
+def image_of(podman: Podman, reference: str, lines: str) -> str:
+    """Build an image of nothing but labels, push it, and return its digest in the registry."""
+    containerfile = f"FROM scratch\n{lines}\n".encode()
+    with io.BytesIO() as context:
+        with tarfile.open(fileobj=context, mode="w") as tar:
+            entry = tarfile.TarInfo("Containerfile")
+            entry.size = len(containerfile)
+            tar.addfile(entry, io.BytesIO(containerfile))
+        context.seek(0)
+        podman.build(context, reference, secrets=(), timestamp=0, cache=False, network="private",
+                     on_line=lambda _line: None)  # fmt: skip
+    podman.push(reference, reference, tls_verify=False)
+    podman.untag_or_remove(reference)
+    parsed = parse_reference(reference)
+    with Registry(parsed.repository.registry) as registry:
+        return registry.get_manifest(parsed).digest
