@@ -28,6 +28,8 @@ COMMANDS = {
     "smoke": ("make", "Run the smoke checks inside built images."),
     "push": ("make", "Push images, their tags and their smoke results."),
     "summary": ("make", "Show size, times, smoke results, tags and digest of targets."),
+    "reproduce": ("compare", "Build targets twice from nothing and compare the images, bit for bit."),
+    "diff": ("compare", "Show which packages changed between two images of a target, of the system and of Python."),
     "promote": ("release", "Point a channel at a tested image."),
     "rollback": ("release", "Point a channel at an earlier release again."),
     "history": ("release", "Show who promoted what, when, and from where."),

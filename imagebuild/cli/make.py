@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -153,7 +153,7 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
             emit(Event(Kind.WARNING, message=_NOT_LOCKED))
         factory = session.factory(emit)
         decisions = factory.decide(wanted, options)
-        _refuse_what_cannot_work(session, decisions)
+        refuse_what_cannot_work(session, [one.planned.name for one in decisions if one.action == "build"])
         if dry_run:
             _show_decisions(decisions, as_json=as_json)
             return EXIT_DONE
@@ -168,9 +168,9 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
     return EXIT_WORK_FAILED if any(not _good(result) for result in results.values()) else EXIT_DONE
 
 
-def _refuse_what_cannot_work(session: Session, decisions: Sequence[Decision]) -> None:
-    """Start no build of a row that `buildkit check` refuses. Where nothing is to be built, no fact is loaded."""
-    rows = dict.fromkeys(one.planned.target.row.name for one in decisions if one.action == "build")
+def refuse_what_cannot_work(session: Session, targets: Iterable[str]) -> None:
+    """Start no build of a target whose row `buildkit check` refuses. With nothing to build, no fact is loaded."""
+    rows = dict.fromkeys(session.plan.targets[name].row.name for name in targets)
     if not rows:
         return
     from imagebuild.errors import InputError

@@ -80,9 +80,11 @@ def apt_sources(site: Site, os_name: str, suite: str) -> str:
         hint = "set `apt_mirror:` (and `apt_security_mirror:`) in site.yaml"
         raise InputError(Problem(f"this host's apt has no {distribution} archive to bootstrap from", hint=hint))
     components = "main" if distribution == "debian" else "main universe"
-    lines = [f"deb {main} {suite} {components}", f"deb {main} {suite}-updates {components}"]
+    # In the sources themselves: mmdebstrap and every RUN step then read it, and no template needs to know.
+    deb = "deb [check-valid-until=no]" if site.apt_snapshot else "deb"
+    lines = [f"{deb} {main} {suite} {components}", f"{deb} {main} {suite}-updates {components}"]
     if security:
-        lines.append(f"deb {security} {suite}-security {components}")
+        lines.append(f"{deb} {security} {suite}-security {components}")
     return "\n".join(lines) + "\n"
 
 

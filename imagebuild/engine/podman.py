@@ -13,6 +13,7 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import requests
@@ -23,6 +24,16 @@ from podman.errors import APIError
 from imagebuild.errors import EngineError
 
 OnLine = Callable[[str], None]
+
+# What Podman would write into images of itself and of the moment: its version as a label, and as annotations of the
+# manifest the parent's digest, which is another one for a parent that was pulled than for one that was built here.
+_NO_TRACES = {
+    "identitylabel": "false",
+    "annotations": json.dumps(["org.opencontainers.image.base.digest=", "org.opencontainers.image.base.name="]),
+}
+# The manifest digest is over compressed layers: the host's containers.conf must not choose how. Older services know one
+# format only, and ignore the rest.
+_COMPRESSION = {"compressionFormat": "gzip", "forceCompressionFormat": "true"}
 
 
 def _unheard(_line: str) -> None:
@@ -166,12 +177,32 @@ class Podman:
             EngineError: the engine reports a failure, in its status or inside its answer.
         """
         doing = f"push {name} to {destination}"
-        params = {"destination": destination, "tlsVerify": _flag(tls_verify)}
+        params = {"destination": destination, "tlsVerify": _flag(tls_verify), **_COMPRESSION}
         headers = {"X-Registry-Auth": auth} if auth else {}
         path = f"/images/{_quoted(name)}/push"
         for message in self._stream(path, params=params, headers=headers, doing=doing):
             if message.get("error"):
                 raise EngineError(f"cannot {doing}: {message['error']}")
+
+    def save(self, name: str, path: Path) -> None:
+        """Write an image to an OCI archive: the manifest and the compressed layers that a push would send.
+
+        Raises:
+            EngineError: it could not be read to its end.
+            Cancelled: `cancel` was called.
+        """
+        doing = f"save {name}"
+        response = self.request("get", f"/images/{_quoted(name)}/get", params={"format": "oci-archive"}, stream=True,
+                                doing=doing)  # fmt: skip
+        assert response is not None  # noqa: S101
+        with self.watched(response), path.open("wb") as file:
+            try:
+                for chunk in response.iter_content(1 << 20):
+                    file.write(chunk)
+            except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+                if self.is_cancelled:
+                    raise Cancelled from None
+                raise EngineError(f"cannot {doing}: the answer broke off: {error}") from None
 
     def build(
         self, context: IO[bytes], name: str, *, secrets: Sequence[str], timestamp: int, cache: bool, network: str,
@@ -196,6 +227,7 @@ class Podman:
             "dockerfile": "Containerfile", "t": name, "timestamp": timestamp, "secrets": json.dumps(list(secrets)),
             "layers": _flag(on=True), "nocache": _flag(not cache), "rm": _flag(on=True), "forcerm": _flag(on=True),
             "pullpolicy": "never", "networkmode": network, "outputformat": "application/vnd.oci.image.manifest.v1+json",
+            **_NO_TRACES,
         }  # fmt: skip
         image_id, failure = "", ""
         doing = f"build {name}"

@@ -16,6 +16,7 @@ from imagebuild.errors import EngineError
 
 SERVICE_USER = "buildkit"  # the user that scripts/setup makes where buildkit itself runs as root
 _IDLE_SECONDS = 60
+_PATIENCE = 20.0  # seconds
 
 
 def find_socket(configured: str | None = None) -> str:
@@ -50,12 +51,18 @@ def _candidates() -> Iterator[Path]:
     if os.geteuid() != 0:
         yield Path(runtime) / "podman" / "podman.sock"
         return
+    user = service_user()
+    yield Path(f"/run/user/{user.pw_uid if user else f'<{SERVICE_USER}>'}/podman/podman.sock")
+
+
+def service_user() -> pwd.struct_passwd | None:
+    """The user whose rootless Podman builds: the caller or, for root, an unprivileged one, if it was made."""
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid())
     try:
-        user = pwd.getpwnam(os.environ.get("BUILDKIT_SERVICE_USER") or SERVICE_USER)
+        return pwd.getpwnam(os.environ.get("BUILDKIT_SERVICE_USER") or SERVICE_USER)
     except KeyError:
-        yield Path(f"/run/user/<{SERVICE_USER}>/podman/podman.sock")
-    else:
-        yield Path(f"/run/user/{user.pw_uid}/podman/podman.sock")
+        return None
 
 
 def _answers(path: Path) -> bool:
@@ -80,14 +87,27 @@ def _start(path: Path) -> str:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
-    deadline = time.monotonic() + 20
+    try:
+        await_service(process, path)
+    except EngineError as error:
+        process.terminate()
+        said = log.read_text(encoding="utf-8", errors="replace").strip()
+        raise EngineError(f"{error.message}{f': {said}' if said else ''}", hint=error.hint) from None
+    return f"unix://{path}"
+
+
+def await_service(process: subprocess.Popen[bytes], path: Path) -> None:
+    """Wait until a service that was just started answers at its socket.
+
+    Raises:
+        EngineError: it ended, or does not answer in time.
+    """
+    deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         if _answers(path):
-            return f"unix://{path}"
+            return
         time.sleep(0.1)
-    process.terminate()
-    said = log.read_text(encoding="utf-8", errors="replace").strip()
     raise EngineError(
-        f"`{' '.join(command)}` did not come up{f': {said}' if said else ''}",
+        f"the Podman service at {path} did not come up",
         hint="try `podman info` as this user; scripts/setup says what is missing",
     )

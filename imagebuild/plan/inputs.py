@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Raise it when buildkit itself changes what the same inputs produce.
-FORMAT_VERSION = "1"
+FORMAT_VERSION = "2"
 
 
 def sha256(data: bytes) -> str:

@@ -88,7 +88,7 @@ class Scheduler:
         results: dict[str, Result] = {}
         running: dict[Future[Result], str] = {}
         interrupted = False
-        with _sigterm_as_interrupt(), ThreadPoolExecutor(self._jobs, "task") as pool:
+        with sigterm_as_interrupt(), ThreadPoolExecutor(self._jobs, "task") as pool:
             while order.is_active() and not (interrupted and not running):
                 try:
                     for key in () if interrupted else order.get_ready():
@@ -151,7 +151,7 @@ def _blocks(result: Result | None) -> bool:
 
 
 @contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
+def sigterm_as_interrupt() -> Iterator[None]:
     """A CI runner ends jobs with SIGTERM; clean up as for Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -38,10 +38,16 @@ def push(podman: Podman, registry: Registry, name: str, image_id: str, address: 
 
 
 def pull(podman: Podman, registry: Registry, address: Reference, name: str) -> str:
-    """Pull what an address holds, give it its local name, and return the image ID."""
+    """Pull what an address holds, give it its local name, and return the image ID.
+
+    The local name is then its only one: Podman writes an image's first name into the history of its children, and
+    they are to be the same wherever the parent came from.
+    """
     auth, verify = _access(registry, address.repository)
     image = _retried(lambda: podman.pull(str(address), auth=auth, tls_verify=verify), registry)
     podman.tag(image.id, name)
+    if str(address) != name:
+        podman.untag_or_remove(str(address))
     return image.id
 
 

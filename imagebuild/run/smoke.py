@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from imagebuild.engine.container import Answer, Container, ContainerSettings, remove_left_over
 from imagebuild.engine.podman import Podman
@@ -19,6 +19,8 @@ from imagebuild.events import Emit, Event, Kind
 from imagebuild.plan.inputs import sha256
 from imagebuild.plan.targets import Target
 from imagebuild.run.evidence import Gpu, Outcome, SmokeCase, SmokeReport
+from imagebuild.spec import facts
+from imagebuild.spec.expected import expectations
 from imagebuild.spec.models import Row
 
 GPU_DEVICE = "nvidia.com/gpu=all"  # by CDI; `--gpus` is silently ignored before Podman 5
@@ -41,9 +43,9 @@ class Suite:
         return cls({path.name: path.read_bytes() for folder in folders for path in sorted(folder.glob("*.py"))})
 
     def digest(self, row: Row) -> str:
-        """Changes when a check does, or what the row promises: an earlier result then says nothing any more."""
+        """Changes when a check does, or what row and facts promise: an earlier result then says nothing more."""
         files = {name: sha256(data) for name, data in sorted(self.files.items())}
-        return sha256(json.dumps([files, row.model_dump(mode="json")], sort_keys=True).encode())
+        return sha256(json.dumps([files, row.model_dump(mode="json"), _facts(row)], sort_keys=True).encode())
 
     def checks(self, *, is_cuda: bool) -> list[str]:
         """The scripts to run, in order; those about GPUs only for CUDA rows."""
@@ -131,11 +133,15 @@ def _files(request: Request, use_gpu: bool) -> dict[str, bytes]:
         "shm_bytes": row.shm_bytes,
         "gpu": request.gpu_mode,
         "gpu_present": use_gpu,
-        "facts": {},
+        "facts": _facts(row),
     }
     files = {f"/smoke/checks/{name}": data for name, data in request.suite.files.items()}
     files |= {f"/smoke/in/{name}": data for name, data in request.artifacts.items()}
     return {**files, "/smoke/expect.json": json.dumps(expected, indent=1).encode()}
+
+
+def _facts(row: Row) -> dict[str, dict[str, Any]]:
+    return expectations(row, facts.load())
 
 
 def _without_gpu(name: str, mode: str) -> SmokeCase:

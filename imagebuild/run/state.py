@@ -30,8 +30,8 @@ class BuildRecord:
 class State:
     """The folder and its parts."""
 
-    def __init__(self, project: Path) -> None:
-        self.folder = project / FOLDER_NAME
+    def __init__(self, project: Path, name: str = FOLDER_NAME) -> None:
+        self.folder = project / name
 
     def path(self, *parts: str) -> Path:
         """A path in the folder, whose parents exist."""

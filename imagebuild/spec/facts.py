@@ -37,9 +37,10 @@ class Source(Fact):
 
 
 class OsRelease(Fact):
-    """An operating system's C library, Pythons and end of life."""
+    """An operating system's C library, C++ library (the newest GLIBCXX symbol version), Pythons and end of life."""
 
     glibc: V
+    libstdcxx: V
     python: tuple[V, ...]
     since: dict[V, str] = Field({})
     default: V

@@ -51,6 +51,9 @@ class Site(Strict):
     apt_security_mirror: Text | None = Field(
         None, description="Mirror of the security archive; default: the host's own"
     )
+    apt_snapshot: bool = Field(
+        False, description="The mirrors are dated snapshots: take their Release files, however old they are"
+    )
     python_index: Text | None = Field(None, description="Python package index; default: pip's configuration")
     python_find_links: Words | None = Field(None, description="Folders with wheels; default: pip's configuration")
     pytorch_index: Text = Field(

@@ -79,6 +79,20 @@ def test_an_unprotected_branch_has_no_promotion(stand_in: GitlabProject) -> None
     assert not calls(stand_in, "buildkit promote"), run.output
 
 
+def test_a_scheduled_pipeline_builds_the_cpu_row_twice_and_compares(stand_in: GitlabProject) -> None:
+    stand_in.variables["CI_PIPELINE_SOURCE"] = "schedule"
+    run = stand_in.run()
+    assert run.returncode == 0, run.output
+    assert calls(stand_in, "buildkit reproduce") == ["buildkit reproduce cpu"]
+
+
+def test_other_pipelines_do_so_only_by_hand(stand_in: GitlabProject) -> None:
+    assert stand_in.run().returncode == 0
+    assert not calls(stand_in, "buildkit reproduce")
+    assert stand_in.run("--manual", "reproduce").returncode == 0
+    assert calls(stand_in, "buildkit reproduce") == ["buildkit reproduce cpu"]
+
+
 def test_without_targets_the_pipeline_is_green_and_says_why(stand_in: GitlabProject) -> None:
     (stand_in.folder / "child.yml").write_text(child_pipeline([]))
     run = stand_in.run()

@@ -68,6 +68,13 @@ def test_a_sites_mirror_wins() -> None:
     assert "deb http://m/security bookworm-security main\n" in host.apt_sources(mirrors, "debian12", "bookworm")
 
 
+def test_the_release_files_of_a_snapshot_may_be_old() -> None:
+    snapshot = Site(apt_mirror="http://m/20260101T000000Z", apt_security_mirror="http://m/s", apt_snapshot=True)
+    lines = host.apt_sources(snapshot, "debian12", "bookworm").splitlines()
+    assert lines[0] == "deb [check-valid-until=no] http://m/20260101T000000Z bookworm main"
+    assert all(line.startswith("deb [check-valid-until=no] http://m/") for line in lines)
+
+
 def test_python_settings_of_a_site(tmp_path: Path) -> None:
     (tmp_path / "torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl").touch()
     settings = host.python_settings(

@@ -148,4 +148,4 @@ def test_every_check_says_what_it_proves(path: Path) -> None:
 
 
 def test_every_stage_has_checks() -> None:
-    assert {path.parts[-3] for path in CHECKS} == {"base", "train", "diag-tools", "inference"}
+    assert {path.parts[-3] for path in CHECKS} == {"base", "train", "diag-tools", "inference", "common"}

@@ -1,16 +1,18 @@
-"""The C library is the one that the row's OS is known for, as wheels are chosen by it."""
+"""The C and the C++ library are the ones that the row's OS is known for, as wheels are chosen by them."""
 
+import ctypes
 import os
 
 import smokelib
+import wheellib
 
-RELEASES = {
-    "debian12": "2.36", "debian13": "2.41", "ubuntu22.04": "2.35", "ubuntu24.04": "2.39",
-    "rockylinux8": "2.28", "ubi8": "2.28", "rockylinux9": "2.34", "ubi9": "2.34",
-}  # fmt: skip
-
-version = os.confstr("CS_GNU_LIBC_VERSION")
-system = smokelib.row()["os"]
+version = (os.confstr("CS_GNU_LIBC_VERSION") or "").replace("glibc ", "")
 smokelib.equal(
-    "glibc", version, f"glibc {RELEASES[system]}", f"the base image is not {system}; look at `base:` in matrix.yaml"
+    "glibc",
+    version,
+    smokelib.fact("glibc") or version,
+    f"the base image is not {smokelib.row()['os']} (look at `base:` in matrix.yaml), or the fact is wrong",
 )
+ctypes.CDLL("libstdc++.so.6")
+newest = wheellib.newest([wheellib.system_library("libstdc++.so.6")], "GLIBCXX")
+smokelib.confirm("libstdcxx", ".".join(map(str, newest or ())), lambda known: wheellib.numbers(known) == newest)

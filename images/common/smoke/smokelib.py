@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -73,6 +74,23 @@ def release(name: str, actual: object, wanted: str, todo: str) -> None:
     line = f"{wanted}." if wanted.count(".") == 1 else None
     belongs = actual == wanted or (line is not None and str(actual).startswith(line))
     require(belongs, f"{name} is {actual}, not {wanted}", todo)
+
+
+def fact(name: str) -> Any:
+    """Return what the facts say of this image, or None where they do not know."""
+    known = expect()["facts"].get(name)
+    return known["value"] if known else None
+
+
+def confirm(name: str, found: str, holds: Callable[[Any], bool]) -> None:
+    """End as failed, naming the fact, unless what was found is in keeping with what the facts say; print both."""
+    known = expect()["facts"].get(name)
+    print(f"{name}: found {found}, the facts say {known['value'] if known else 'nothing'}")
+    if known and not holds(known["value"]):
+        fail(
+            f"{name} is {found} in this image, and the fact `{known['fact']}` says {known['value']}",
+            f"that fact is wrong: correct imagebuild/spec/compat.yaml (its source was: {known['source']})",
+        )
 
 
 def installed(distribution: str) -> str | None:
