@@ -40,8 +40,10 @@ _FIELDS_OF: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def pin(release: str) -> str:
-    """The requirement for a release: two numbers, as in 2.4, mean its newest patch, three mean just that one."""
+def pin(release: str | None) -> str:
+    """The requirement for a release: two numbers, as in 2.4, mean its newest patch, three just that one, None any."""
+    if release is None:
+        return ""
     return f"=={release}.*" if re.fullmatch(r"\d+\.\d+", release) else f"=={release}"
 
 
