@@ -23,6 +23,7 @@ COMMANDS = {
     "facts": ("look", "Print the compatibility facts with their sources."),
     "suggest": ("look", "Propose rows that work on given drivers and GPUs."),
     "schema": ("look", "Print the JSON Schema of matrix.yaml, for editors."),
+    "lock": ("lock", "Pin images by digest and Python packages by hash, in locks/."),
     "build": ("make", "Build targets and what they are built from."),
     "smoke": ("make", "Run the smoke checks inside built images."),
     "push": ("make", "Push images, their tags and their smoke results."),

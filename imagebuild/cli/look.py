@@ -97,7 +97,7 @@ def check_command(session: Session, targets: tuple[str, ...], *, strict: bool, f
     problems: list[Problem] = []
     try:
         problems = check(session.matrix, session.site, rows=rows, strict=strict)
-        session.plan.closure(session.select(targets))
+        session.plan.try_templates(session.select(targets))
     except InputError as error:
         problems += error.problems
     refused = errors(problems if form != "text" else once(problems))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -25,11 +25,14 @@ def work_options(function: Function) -> Function:
         click.option("-j", "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Tasks at once."),
         click.option("-v", "--verbose", is_flag=True, help="Show every line of every log."),
         click.option("--dry-run", is_flag=True, help="Say what would be done, and why; do nothing."),
+        click.option("--unlocked", is_flag=True, help="Leave the locks aside: take what matrix.yaml pins."),
         json_option,
     ):
         function = option(function)
     return function
 
+
+_NOT_LOCKED = "built without locks: what matrix.yaml does not pin is whatever is newest now (`buildkit lock` pins it)"
 
 gpu_option = click.option(
     "--gpu", type=click.Choice(["auto", "require", "off"]), default=None,
@@ -58,6 +61,7 @@ def build_command(
     jobs: int,
     verbose: bool,
     dry_run: bool,
+    unlocked: bool,
     as_json: bool,
 ) -> int:
     """Build targets and what they are built from.
@@ -74,7 +78,7 @@ def build_command(
 
     options = Options(smoke=smoke, push=push, gpu=gpu or session.site.gpu, cache=not no_cache,
                       rebuild=rebuild or no_cache, jobs=jobs)  # fmt: skip
-    return _work(session, targets, options, verbose=verbose, dry_run=dry_run, as_json=as_json)
+    return _work(session, targets, options, verbose=verbose, dry_run=dry_run, unlocked=unlocked, as_json=as_json)
 
 
 @click.command("smoke")
@@ -92,6 +96,7 @@ def smoke_command(
     jobs: int,
     verbose: bool,
     dry_run: bool,
+    unlocked: bool,
     as_json: bool,
 ) -> int:
     """Run the smoke checks inside built images.
@@ -106,7 +111,7 @@ def smoke_command(
     from imagebuild.run.factory import Options
 
     options = Options(build=False, smoke=True, gpu=gpu or session.site.gpu, rebuild=again, jobs=jobs)
-    return _work(session, targets, options, verbose=verbose, dry_run=dry_run, as_json=as_json)
+    return _work(session, targets, options, verbose=verbose, dry_run=dry_run, unlocked=unlocked, as_json=as_json)
 
 
 @click.command("push")
@@ -114,8 +119,9 @@ def smoke_command(
 @work_options
 @with_session
 def push_command(
-    session: Session, targets: tuple[str, ...], *, jobs: int, verbose: bool, dry_run: bool, as_json: bool
-) -> int:
+    session: Session, targets: tuple[str, ...], *, jobs: int, verbose: bool, dry_run: bool, unlocked: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Push images, their tags and their smoke results.
 
     The digest is read back from the registry and compared. Only what passed its smoke checks can be promoted.
@@ -127,22 +133,27 @@ def push_command(
     from imagebuild.run.factory import Options
 
     return _work(session, targets, Options(build=False, push=True, jobs=jobs),
-                 verbose=verbose, dry_run=dry_run, as_json=as_json)  # fmt: skip
+                 verbose=verbose, dry_run=dry_run, unlocked=unlocked, as_json=as_json)  # fmt: skip
 
 
 def _work(session: Session, words: Sequence[str], options: Options, *, verbose: bool, dry_run: bool,
-          as_json: bool) -> int:  # fmt: skip
+          unlocked: bool, as_json: bool) -> int:  # fmt: skip
     """Decide, show or carry out, and sum up."""
+    from imagebuild.events import Event, Kind
     from imagebuild.run.schedule import Interrupted
     from imagebuild.views import console
 
+    session.use_locks = not unlocked
     wanted = session.select(words)
-    refuse_what_cannot_work(session, wanted)
+    _refuse_what_is_not_locked(session, wanted)
     if options.push and not dry_run:
         session.registry.ping()  # a registry that is down is better known before the work than after it
     with console.progress(verbose=verbose) as emit:
+        if not session.plan.locks.used:
+            emit(Event(Kind.WARNING, message=_NOT_LOCKED))
         factory = session.factory(emit)
         decisions = factory.decide(wanted, options)
+        refuse_what_cannot_work(session, [one.planned.name for one in decisions if one.action == "build"])
         if dry_run:
             _show_decisions(decisions, as_json=as_json)
             return EXIT_DONE
@@ -157,13 +168,25 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
     return EXIT_WORK_FAILED if any(not _good(result) for result in results.values()) else EXIT_DONE
 
 
-def refuse_what_cannot_work(session: Session, wanted: Sequence[str]) -> None:
-    """Start on no row that `buildkit check` refuses."""
+def refuse_what_cannot_work(session: Session, targets: Iterable[str]) -> None:
+    """Start no build of a target whose row `buildkit check` refuses. With nothing to build, no fact is loaded."""
+    rows = dict.fromkeys(session.plan.targets[name].row.name for name in targets)
+    if not rows:
+        return
     from imagebuild.errors import InputError
     from imagebuild.spec.check import check, errors, once
 
-    rows = dict.fromkeys(session.plan.targets[name].row.name for name in wanted)
     if refused := errors(once(check(session.matrix, session.site, rows=rows))):
+        raise InputError(refused)
+
+
+def _refuse_what_is_not_locked(session: Session, wanted: Sequence[str]) -> None:
+    """In a project with locks, work on no row without one that fits: it would not be what the lock says."""
+    from imagebuild.errors import InputError
+
+    locks = session.plan.locks
+    rows = dict.fromkeys(session.plan.targets[name].row.name for name in wanted)
+    if refused := locks.problems(rows) if locks.used else []:
         raise InputError(refused)
 
 

@@ -33,6 +33,7 @@ class Session:
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder).resolve()
+        self.use_locks = True  # to be set before the plan is made
 
     @cached_property
     def matrix(self) -> Matrix:
@@ -53,7 +54,7 @@ class Session:
         """The plan of the matrix."""
         from imagebuild.plan.plan import Plan
 
-        return Plan(self.folder, self.matrix)
+        return Plan(self.folder, self.matrix, use_locks=self.use_locks)
 
     @cached_property
     def state(self) -> State:
@@ -90,7 +91,7 @@ class Session:
 
         return Factory(
             self.plan, site=self.site, state=self.state, registry=self.registry, podman=self.podman, emit=emit,
-            commit=self.commit,
+            commit=lambda: self.commit,
         )  # fmt: skip
 
     def select(self, words: Sequence[str]) -> list[str]:

@@ -41,8 +41,9 @@ def run_command(session: Session, target: str, command: tuple[str, ...], *, only
     from imagebuild.run.launch import command_line
 
     planned = one_target(session, target)
+    words = command[1:] if command[:1] == ("--",) else command
     arguments = command_line(
-        find_socket(session.site.podman), planned, command, gpu=gpu or session.site.gpu, workspace=workspace,
+        find_socket(session.site.podman), planned, words, gpu=gpu or session.site.gpu, workspace=workspace,
         interactive=sys.stdin.isatty() and sys.stdout.isatty(),
     )  # fmt: skip
     if only_print:

@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from imagebuild.errors import InputError, Problem
+
 
 @dataclass(frozen=True)
 class Commit:
@@ -31,6 +33,18 @@ def commit_of(folder: Path) -> Commit:
     return Commit(head, branch, bool(_git(folder, "status", "--porcelain")))
 
 
+def files_at(folder: Path, revision: str, path: str) -> dict[str, str]:
+    """The text files directly in `folder/path` as a revision has them, by name; none where it has no such folder.
+
+    Raises:
+        InputError: there is no such revision.
+    """
+    if not _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
+        raise InputError(Problem(f"git knows no revision {revision!r} here", hint="name a commit, a branch or a tag"))
+    names = _git(folder, "ls-tree", "--name-only", revision, f"{path}/").splitlines()
+    return {Path(name).name: _git(folder, "show", f"{revision}:./{name}", strip=False) for name in names}
+
+
 def author(folder: Path) -> str:
     """Who is at work: the GitLab user of a job, else git's identity, else the login name."""
     if name := os.environ.get("GITLAB_USER_LOGIN"):
@@ -39,9 +53,11 @@ def author(folder: Path) -> str:
     return email or os.environ.get("USER") or os.environ.get("LOGNAME") or f"uid {os.getuid()}"
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _git(folder: Path, *arguments: str, strip: bool = True) -> str:
     try:
         done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
     except OSError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    if done.returncode:
+        return ""
+    return done.stdout.strip() if strip else done.stdout

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from imagebuild.errors import InputError, Location, Problem, WorkError
+from imagebuild.spec.models import Row
 from imagebuild.spec.site import Site
 
 WHEELS_IN_BUILD = "/run/buildkit/wheels"  # where the templates mount the tools image
@@ -144,15 +145,20 @@ class PythonSettings:
         """The wheels that lie in the folders."""
         return sorted(wheel for folder in self.folders for wheel in folder.glob("*.whl"))
 
-    def uv_toml(self, extra_index: str | None = None) -> str:
-        """The same settings for uv, inside a build."""
+    def uv_toml(self, extra_index: str | None = None, *, folders: Sequence[Path] = (Path(WHEELS_IN_BUILD),)) -> str:
+        """The same settings for uv, by default inside a build.
+
+        Args:
+            extra_index: one more index.
+            folders: where the wheels lie that this host's folders hold.
+        """
         lines = []
         indexes = [*self.indexes, *([extra_index] if extra_index else [])]
         if self.indexes:
             lines.append(f"index-url = {json.dumps(indexes[0])}")
         if rest := indexes[1 if self.indexes else 0 :]:
             lines.append(f"extra-index-url = {json.dumps(rest)}")
-        lines.append(f"find-links = {json.dumps([WHEELS_IN_BUILD, *self.remote_links])}")
+        lines.append(f"find-links = {json.dumps([*map(str, folders), *self.remote_links])}")
         lines.append('index-strategy = "unsafe-best-match"')
         return "\n".join(lines) + "\n"
 
@@ -180,6 +186,13 @@ def python_settings(site: Site) -> PythonSettings:
     indexes = tuple(index for index in [main, *extra] if index and not index.startswith("file:"))
     secrets = tuple(part for index in indexes if (part := urllib.parse.urlparse(index).password))
     return PythonSettings(indexes, tuple(folders), tuple(remote), secrets)
+
+
+def torch_index(site: Site, python: PythonSettings, row: Row) -> str | None:
+    """The index that a row's torch build comes from, unless it is an ordinary one or the very wheel is at hand."""
+    wheel = f"torch-{row.torch}+{row.variant}-"
+    at_hand = row.wheels == "pypi" or any(path.name.startswith(wheel) for path in python.wheels())
+    return None if at_hand else site.pytorch_index.format(variant=row.variant)
 
 
 def _pip_config() -> dict[str, str]:

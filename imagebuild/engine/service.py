@@ -81,14 +81,17 @@ def _start(path: Path) -> str:
     """Start a service of the user's own that ends after `_IDLE_SECONDS` without a request."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = ["podman", "system", "service", f"--time={_IDLE_SECONDS}", f"unix://{path}"]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    )
+    # It outlives this process: its words go to a file, as a pipe would break under it.
+    log = path.with_name("buildkit-service.log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
     try:
         await_service(process, path)
     except EngineError as error:
         process.terminate()
-        said = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
+        said = log.read_text(encoding="utf-8", errors="replace").strip()
         raise EngineError(f"{error.message}{f': {said}' if said else ''}", hint=error.hint) from None
     return f"unix://{path}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,13 @@ _FIELDS_OF: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def pin(release: str | None) -> str:
+    """The requirement for a release: two numbers, as in 2.4, mean its newest patch, three just that one, None any."""
+    if release is None:
+        return ""
+    return f"=={release}.*" if re.fullmatch(r"\d+\.\d+", release) else f"=={release}"
+
+
 def _is_property(name: str) -> bool:
     return isinstance(getattr(Row, name, None), property)
 
@@ -56,6 +64,7 @@ class Renderer:
             keep_trailing_newline=True,
         )
         self._environment.filters["sh"] = lambda value: shlex.quote(str(value))
+        self._environment.filters["pin"] = pin
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
         """Render the template `name`, a path under `templates/` or `images/`.

@@ -104,10 +104,7 @@ class Builder:
     def _secrets(self, planned: PlannedTarget) -> Mapping[str, bytes]:
         """What a build may know of this host, each readable in the RUN steps that ask for it."""
         row = planned.target.row
-        wheel = f"torch-{row.torch}+{row.variant}-"
-        # Without the very wheel at hand, the torch build comes from PyTorch's own index.
-        at_hand = row.wheels == "pypi" or any(path.name.startswith(wheel) for path in self._python.wheels())
-        extra = None if at_hand else self._site.pytorch_index.format(variant=row.variant)
+        extra = host.torch_index(self._site, self._python, row)
         secrets = {"ca": host.ca_bundle(self._site), "uv": self._python.uv_toml(extra).encode()}
         if row.family == "debian":
             secrets["apt"] = host.apt_sources(self._site, row.os, SUITES[row.os]).encode()

@@ -45,7 +45,7 @@ class Factory:
 
     def __init__(
         self, plan: Plan, *, site: Site, state: State, registry: Registry, podman: Callable[[], Podman], emit: Emit,
-        commit: Commit,
+        commit: Callable[[], Commit],
     ) -> None:  # fmt: skip
         self._plan = plan
         self._site = site
@@ -123,10 +123,13 @@ class Factory:
 
     def _ensure_local(self, planned: PlannedTarget) -> str:
         """The image ID of a target in Podman's store, pulled from the registry if it is only there."""
-        found = self._podman.image(planned.local_name)
-        if found:
+        if found := self._podman.image(planned.local_name):
             return found.id
-        if not self._where(planned.name).in_registry:
+        presence = self._where(planned.name)
+        if presence.in_store:  # the same inputs under another name: another project's, or an old one
+            self._podman.tag(presence.in_store, planned.local_name)
+            return presence.in_store
+        if not presence.in_registry:
             raise WorkError(f"{planned.name} is not built yet", hint=f"buildkit build {planned.name}")
         from imagebuild.run import ship
 
@@ -177,10 +180,8 @@ class Factory:
         for parent in planned.target.parents:
             repository = self._address(self._plan[parent]).repository
             artifacts |= self._results.artifacts(self._where(parent), repository)
-        owner = f"smoke-{self._plan.folder}-{planned.name}"
-        request = Request(
-            planned.target, planned.local_name, image_id, suite, options.gpu, has_cdi_gpu(), artifacts, owner
-        )
+        gpu, owner = has_cdi_gpu(), f"smoke-{self._plan.folder}-{planned.name}"
+        request = Request(planned.target, planned.local_name, image_id, suite, options.gpu, gpu, artifacts, owner)
         with self._state.log(planned.name, "smoke").open("w", encoding="utf-8") as log:
             findings = run_smoke(self._podman, request, self._emit, log)
         self._present[planned.name] = replace(self._where(planned.name), in_store=image_id)
@@ -200,7 +201,7 @@ class Factory:
             if report := self._results.local(image_id):
                 self._results.publish(address, report, self._results.local_artifacts(image_id))
         digest = self._where(planned.name).in_registry
-        tags = ship.tags_of(planned.target.row.name, self._plan.matrix.header.version, self._commit, self._site)
+        tags = ship.tags_of(planned.target.row.name, self._plan.matrix.header.version, self._commit(), self._site)
         moved = ship.reconcile(self._registry, address, digest, tags)
         data = {"digest": digest, "tags": [planned.tag, *tags]}
         if pushed or moved:

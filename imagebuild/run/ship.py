@@ -14,7 +14,7 @@ from imagebuild.engine.podman import Podman
 from imagebuild.engine.registry import Registry
 from imagebuild.errors import EngineError, RegistryError
 from imagebuild.spec.reference import Reference, Repository, commit_tag, newest_tag, parse_reference, version_tag
-from imagebuild.spec.site import Site
+from imagebuild.spec.site import Site, through_mirror
 
 T = TypeVar("T")
 _ATTEMPTS = 3
@@ -58,12 +58,15 @@ def pull_base(podman: Podman, reference: str, site: Site) -> None:
         EngineError: it cannot be had.
     """
     wanted = parse_reference(reference)
-    mirror = site.mirrors.get(wanted.repository.registry)
-    source = Reference(Repository(mirror, wanted.repository.path), wanted.tag, wanted.digest) if mirror else wanted
+    source = through_mirror(site, wanted)
+    name = reference
+    if wanted.digest:
+        # A digest is no name to give. With one of the same repository, the image is found by repository and digest.
+        name = str(wanted.repository.tagged(f"locked-{wanted.digest.removeprefix('sha256:')[:12]}"))
     registry = Registry(source.repository.registry)
     hint = "`mirrors:` in site.yaml names the registries that this site can reach"
     try:
-        pull(podman, registry, source, reference)
+        pull(podman, registry, source, name)
     except EngineError as error:
         raise EngineError(f"base image {reference} cannot be pulled: {error.message}", hint=hint) from None
 

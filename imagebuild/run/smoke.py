@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from imagebuild.engine.container import Answer, Container, ContainerSettings, remove_left_over
 from imagebuild.engine.podman import Podman
+from imagebuild.errors import WorkError
 from imagebuild.events import Emit, Event, Kind
 from imagebuild.plan.inputs import sha256
 from imagebuild.plan.targets import Target
@@ -84,7 +85,7 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
         log: gets the output of every check.
 
     Raises:
-        EngineError: the container could not be made or kept running.
+        WorkError: there are no checks, or the container could not be made or kept running.
     """
     target = request.target
     started = datetime.now(UTC)
@@ -98,11 +99,15 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
         capabilities=["SYS_PTRACE"],
         owner=request.owner,
     )
+    checks = request.suite.checks(is_cuda=target.row.is_cuda)
+    if not checks:
+        message = f"{target.stage} has no smoke checks, and an image that nothing tried is not tested"
+        raise WorkError(message, hint=f"put scripts like 10-name.py into images/{target.stage}/smoke/")
     remove_left_over(podman, request.owner)
     cases: list[SmokeCase] = []
     with Container(podman, settings) as container:
         container.put(_files(request, use_gpu), {"/smoke/out": 0o777})
-        for name in request.suite.checks(is_cuda=target.row.is_cuda):
+        for name in checks:
             case = _without_gpu(name, request.gpu_mode) if "-gpu-" in name and not use_gpu else _run(container, name)
             cases.append(case)
             _tell(case, target.name, emit, log)

@@ -57,13 +57,13 @@ def _torch(row: Row, facts: Facts) -> Iterator[Expectation]:
 
 
 def _wheels(row: Row, facts: Facts) -> Iterator[Expectation]:
-    """The floors of the other wheels with compiled code."""
-    around = facts.mujoco.around(Version(row.mujoco))
+    """The floors of the other wheels with compiled code, where the row says which release it is."""
+    around = facts.mujoco.around(Version(row.mujoco)) if row.mujoco else None
     if around:
         place = f"mujoco.releases around {row.mujoco} glibc"
         yield Expectation("mujoco_glibc", str(max(one.glibc for one in around)), place, facts.source("mujoco"))
-    minor = values.minor_of(Version(row.onnxruntime))
-    if line := facts.onnxruntime.lines.get(minor):
+    minor = values.minor_of(Version(row.onnxruntime)) if row.onnxruntime else None
+    if minor and (line := facts.onnxruntime.lines.get(minor)):
         place, source = f"onnxruntime.lines {minor}", facts.source("onnxruntime")
         yield Expectation("onnxruntime_glibc", str(line.glibc), f"{place} glibc", source)
         if row.is_cuda and line.cuda and line.cudnn:

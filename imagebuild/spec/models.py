@@ -174,13 +174,14 @@ class Row(Strict):
     wheels: Literal["pytorch", "pypi"] = Field("pytorch", description="The index that the torch wheel comes from")
     torch: Version
     torchvision: Version | None = None
-    sb3: Version = Field(description="stable-baselines3")
-    sb3_contrib: Version
-    gymnasium: Version
-    mujoco: Version
-    numpy: Version
+    # A package without a version here is installed all the same, in the newest version that fits the others.
+    sb3: Version | None = Field(None, description="stable-baselines3")
+    sb3_contrib: Version | None = None
+    gymnasium: Version | None = None
+    mujoco: Version | None = None
+    numpy: Version | None = None
     onnx: Version | None = None
-    onnxruntime: Version = Field(description="onnxruntime, or onnxruntime-gpu on a CUDA row")
+    onnxruntime: Version | None = Field(None, description="onnxruntime, or onnxruntime-gpu on a CUDA row")
     ray: Version | None = Field(None, description="Ray with RLlib")
     tensorrt: Version | None = None
     opset: Annotated[int, BeforeValidator(_whole_number)] | None = Field(None, description="ONNX opset of the export")
@@ -208,9 +209,18 @@ class Row(Strict):
         return f"torch=={self.torch}" if self.wheels == "pypi" else f"torch=={self.torch}+{self.variant}"
 
     @property
+    def kind(self) -> tuple[object, ...]:
+        """What rows have in common that differ only in versions: the platform, and which packages there are."""
+        given = tuple(getattr(self, name) is not None for name in _OPTIONAL)
+        return (self.os, self.base == "bootstrap", self.python, self.variant, self.wheels, self.stages, *given)
+
+    @property
     def shm_bytes(self) -> int:
         """`shm_size` in bytes."""
         return size_bytes(self.shm_size)
+
+
+_OPTIONAL = tuple(name for name, field in Row.model_fields.items() if field.default is None and not field.is_required())
 
 
 class Header(Strict):

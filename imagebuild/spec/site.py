@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from imagebuild.errors import Location, Problem, ProblemList
 from imagebuild.spec import yamlfile
 from imagebuild.spec.models import Strict, Text
 from imagebuild.spec.models import text as as_text
+from imagebuild.spec.reference import Reference, Repository
 from imagebuild.spec.strict import expect_map, locator, validate
 from imagebuild.spec.yamlfile import Map, Plain
 
@@ -63,6 +65,16 @@ class Site(Strict):
     drivers: Words = Field((), description="NVIDIA driver versions of the fleet, like 535.104.05")
     gpus: Words = Field((), description="GPU models of the fleet, like A100")
     default_branch: Text = Field("main", description="The branch whose images may carry the moving <row> tag")
+
+
+def through_mirror(site: Site, reference: Reference) -> Reference:
+    """Where to ask for an image: at the site's mirror of its registry, if there is one."""
+    mirror = site.mirrors.get(reference.repository.registry)
+    if not mirror:
+        return reference
+    host, _, folder = mirror.strip("/").partition("/")
+    path = f"{folder}/{reference.repository.path}" if folder else reference.repository.path
+    return replace(reference, repository=Repository(host, path))
 
 
 def load(folder: Path, environment: Mapping[str, str] = os.environ) -> Site:

@@ -181,6 +181,7 @@ def _mark(event: Any) -> Mark:
     return mark.line + 1, mark.column + 1
 
 
+@functools.lru_cache(maxsize=65536)
 def _resolve(text: str) -> str | Plain | None:
     """Tell text from what YAML reads as a number, a bool, a date or null."""
     if not text:
@@ -191,7 +192,6 @@ def _resolve(text: str) -> str | Plain | None:
     return text
 
 
-@functools.lru_cache(maxsize=4096)
 def _native(text: str) -> str | Plain | None:
     try:
         value = yaml.safe_load(text)
@@ -227,7 +227,13 @@ def parse(text: str, file: str) -> Any:
 
 
 def _events(text: str) -> Iterator[Any]:
-    return iter(yaml.parse(text, Loader=_PARSER))
+    """What `yaml.parse` gives, without asking before each event whether there is one."""
+    parser = _PARSER(text)
+    try:
+        while not isinstance(event := parser.get_event(), yaml.StreamEndEvent):
+            yield event
+    finally:
+        parser.dispose()
 
 
 def load(path: Path, name: str) -> Any:

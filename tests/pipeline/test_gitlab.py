@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from imagebuild.views.gitlab import TargetView, child_pipeline
-from tests.pipeline.gitlab_project import ROOT, GitlabProject, copy_project, make_repository
+from tests.clones import ROOT, GitlabProject, copy_project, make_repository
 from tests.registry_server import RegistryServer
 
 PROTECTED = {"CI_COMMIT_REF_PROTECTED": "true"}

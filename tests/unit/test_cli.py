@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import buildkit
 from imagebuild.cli import failure
 from imagebuild.errors import GateError, InputError, Location, Problem, WorkError
-from tests.projects import project
+from tests.projects import plan, project
 
 CLOSED_REGISTRY = "127.0.0.1:1"
 
@@ -178,4 +178,5 @@ def test_run_prints_a_command_line_to_keep(folder: Path) -> None:
     assert "--shm-size=8g" in out
     assert "--userns=keep-id:uid=1000,gid=1000" in out
     assert out.rstrip().endswith("""python -c 'print('"'"'a b'"'"')'""")
+    assert f"/train:{plan(folder)['train-cpu'].tag} python -c" in out
     assert "--gpus" not in out

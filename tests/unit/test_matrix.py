@@ -146,6 +146,12 @@ def test_wrong_matrices_are_refused(old: str, new: str, place: str, message: str
     assert at_place, found
 
 
+def test_only_the_platform_and_torch_must_be_given() -> None:
+    bare = "version: 1.0.0\nepoch: 2026-11-30\nproject: drl\nrows:\n  a: {}\n"
+    missing = {message.rpartition("`")[0].rpartition("`")[2] for _, message, _ in problems(bare)}
+    assert missing == {"os", "base", "python", "variant", "torch"}
+
+
 def test_rows_with_the_same_name_from_axes_are_refused() -> None:
     found = problems(GOOD.replace("{variant}-py{python}", "{variant}", 1))
     assert any("row cu130 is already defined" in message for _, message, _ in found)

@@ -68,6 +68,14 @@ def equal(name: str, actual: object, wanted: object, todo: str) -> None:
     require(actual == wanted, f"{name} is {actual}, not {wanted}", todo)
 
 
+def release(name: str, actual: object, wanted: str, todo: str) -> None:
+    """End as failed unless ``actual`` is the wanted release, or one of its line where two numbers name a line."""
+    print(f"{name}: {actual}")
+    line = f"{wanted}." if wanted.count(".") == 1 else None
+    belongs = actual == wanted or (line is not None and str(actual).startswith(line))
+    require(belongs, f"{name} is {actual}, not {wanted}", todo)
+
+
 def fact(name: str) -> Any:
     """Return what the facts say of this image, or None where they do not know."""
     known = expect()["facts"].get(name)

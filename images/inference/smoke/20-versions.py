@@ -6,9 +6,11 @@ import smokelib
 TODO = "the row and the image disagree: rebuild inference"
 row = smokelib.row()
 distribution = "onnxruntime-gpu" if smokelib.is_cuda() else "onnxruntime"
-smokelib.equal(distribution, smokelib.installed(distribution), row["onnxruntime"], TODO)
-smokelib.equal("import onnxruntime", onnxruntime.__version__, row["onnxruntime"], TODO)
-smokelib.equal("numpy", smokelib.installed("numpy"), row["numpy"], TODO)
+if row["onnxruntime"]:
+    smokelib.release(distribution, smokelib.installed(distribution), row["onnxruntime"], TODO)
+    smokelib.release("import onnxruntime", onnxruntime.__version__, row["onnxruntime"], TODO)
+if row["numpy"]:
+    smokelib.release("numpy", smokelib.installed("numpy"), row["numpy"], TODO)
 providers = onnxruntime.get_available_providers()
 print("providers", providers)
 smokelib.require(

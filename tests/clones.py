@@ -1,4 +1,4 @@
-"""A copy of this project in a Git repository of its own, in which gitlab-ci-local runs its real pipeline."""
+"""A copy of this project in a Git repository of its own: for its demo, and for its real pipeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 GITLAB_CI_LOCAL = ROOT / ".buildkit/npm/node_modules/.bin/gitlab-ci-local"
 
 
@@ -69,8 +69,8 @@ def make_repository(folder: Path) -> None:
         subprocess.run(["git", *words], cwd=folder, check=True)
 
 
-def copy_project(folder: Path) -> None:
-    """Copy what Git knows or would add, and lend the copy this project's Python environment."""
+def copy_project(folder: Path, *, lend_venv: bool = True) -> None:
+    """Copy what Git knows or would add; the copy makes its own Python environment or is lent this one."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -80,4 +80,5 @@ def copy_project(folder: Path) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
     make_repository(folder)
-    (folder / ".venv").symlink_to(ROOT / ".venv")
+    if lend_venv:
+        (folder / ".venv").symlink_to(ROOT / ".venv")
