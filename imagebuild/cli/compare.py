@@ -34,10 +34,11 @@ _SHOWN = 20  # differences of one target
               help="Keep both images of each target there, as OCI archives.")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Targets built at once.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every line of every log.")
+@click.option("--unlocked", is_flag=True, help="Leave the locks aside: take what matrix.yaml pins.")
 @json_option
 @with_session
 def reproduce_command(session: Session, targets: tuple[str, ...], *, keep: Path | None, jobs: int, verbose: bool,
-                      as_json: bool) -> int:  # fmt: skip
+                      unlocked: bool, as_json: bool) -> int:  # fmt: skip
     """Build targets twice from nothing and compare the images, bit for bit.
 
     Each round has a Podman service and a store of its own, which are removed again, and builds the ancestors too,
@@ -49,12 +50,14 @@ def reproduce_command(session: Session, targets: tuple[str, ...], *, keep: Path 
       buildkit reproduce base-cpu
       buildkit reproduce --keep /var/tmp/both cpu
     """
-    from imagebuild.cli.make import refuse_what_cannot_work
+    from imagebuild.cli.make import refuse_what_cannot_work, refuse_what_is_not_locked
     from imagebuild.run.reproduce import Reproduction
     from imagebuild.run.schedule import Interrupted
     from imagebuild.views import console
 
+    session.use_locks = not unlocked
     wanted = session.select(targets)
+    refuse_what_is_not_locked(session, wanted)
     refuse_what_cannot_work(session, wanted)
     with console.progress(verbose=verbose) as emit:
         try:

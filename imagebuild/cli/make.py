@@ -145,7 +145,7 @@ def _work(session: Session, words: Sequence[str], options: Options, *, verbose: 
 
     session.use_locks = not unlocked
     wanted = session.select(words)
-    _refuse_what_is_not_locked(session, wanted)
+    refuse_what_is_not_locked(session, wanted)
     if options.push and not dry_run:
         session.registry.ping()  # a registry that is down is better known before the work than after it
     with console.progress(verbose=verbose) as emit:
@@ -180,7 +180,7 @@ def refuse_what_cannot_work(session: Session, targets: Iterable[str]) -> None:
         raise InputError(refused)
 
 
-def _refuse_what_is_not_locked(session: Session, wanted: Sequence[str]) -> None:
+def refuse_what_is_not_locked(session: Session, wanted: Sequence[str]) -> None:
     """In a project with locks, work on no row without one that fits: it would not be what the lock says."""
     from imagebuild.errors import InputError
 
