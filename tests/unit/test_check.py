@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,14 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import buildkit
+from imagebuild.errors import InputError
 from imagebuild.spec import matrix, yamlfile
 from imagebuild.spec.check import check, errors, once
+from imagebuild.spec.models import Row
 from imagebuild.spec.site import Site
 from tests.projects import project
 
@@ -44,6 +49,37 @@ def test_known_combinations_get_their_verdict(case: dict[str, Any]) -> None:
         found = [problem for problem in refused if problem.rule == case["rule"]]
         assert found
         assert all(problem.source and problem.location and problem.location.line for problem in found)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates()
+    | st.sampled_from(["2.13.0", "3.11", "cu128", "rockylinux8", "docker.io/nvidia/cuda:12.8.1-base-rockylinux8"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_no_matrix_crashes_the_check(data: st.DataObject) -> None:
+    """Whatever stands where a value should: it is accepted, or refused as input."""
+    tree = yaml.safe_load(as_matrix(data.draw(st.sampled_from(CASES["accept"]))))
+    row = next(iter(tree["rows"].values()))
+    for place in data.draw(st.lists(st.sampled_from(["top", "row", "rows", "extra"]), min_size=1, max_size=3)):
+        value = data.draw(_VALUES)
+        if place == "top":
+            tree[data.draw(st.sampled_from(["version", "epoch", "project", "rows", "groups", "aliases", "axes"]))] = (
+                value
+            )
+        elif place == "row":
+            row[data.draw(st.sampled_from(sorted(Row.model_fields)))] = value
+        elif place == "rows" and isinstance(tree.get("rows"), dict):
+            tree["rows"][data.draw(st.text(max_size=8))] = value
+        else:
+            tree[data.draw(st.text(max_size=8))] = value
+    with contextlib.suppress(InputError):  # and nothing else
+        read = matrix.build(yamlfile.parse(yaml.safe_dump(tree), "matrix.yaml"), "matrix.yaml")
+        check(read, Site(drivers=("535",), gpus=("V100",)))
 
 
 @pytest.fixture
