@@ -13,6 +13,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _ONE_ENGINE = {"integration", "pipeline"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what shares the machine's Podman, and the demo's images, on one of pytest-xdist's workers."""
     for item in items:
