@@ -13,9 +13,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _ONE_ENGINE = {"integration", "pipeline"}
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what shares the machine's Podman, and the demo's images, on one of pytest-xdist's workers."""
-    for item in items:
-        if _ONE_ENGINE & set(Path(item.path).parts):
-            item.add_marker(pytest.mark.xdist_group("engine"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep what shares the machine's Podman, and the demo's images, on one of pytest-xdist's workers.
+
+    It is done here, as xdist reads the groups before any other hook sees the list of tests.
+    """
+    if _ONE_ENGINE & set(Path(item.path).parts):
+        item.add_marker(pytest.mark.xdist_group("engine"))
