@@ -30,7 +30,7 @@ _ATTEMPTS = 3
 _HIDDEN = ".buildkit-"  # Podman takes these files out of the context before the first step: no COPY can reach them
 # What another process, or the network, may have caused and another try may cure.
 _PASSING = re.compile(
-    r"layer not known|database is locked|identifier is not a layer|connection reset|temporary failure|"
+    r"layer not known|database is locked|identifier is not a (layer|container)|connection reset|temporary failure|"
     r"could not connect|operation timed out|TLS handshake|unexpected EOF|error sending request|failed to fetch|"
     r"service unavailable",
     re.IGNORECASE,
