@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -95,15 +95,6 @@ def test_needs_outside_the_run_are_no_needs() -> None:
     assert Scheduler(1, silent).run([task("b", "elsewhere")])["build:b"].status is Status.DONE
 
 
-@pytest.fixture
-def heeds_ctrl_c() -> Iterator[None]:
-    """A shell starts what it puts into the background with SIGINT ignored, and pytest may be such a process."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_cancels_what_runs_and_starts_nothing_more(number: signal.Signals) -> None:
     stop, started = threading.Event(), []
