@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import shutil
 import subprocess
@@ -69,14 +70,17 @@ def make_repository(folder: Path) -> None:
         subprocess.run(["git", *words], cwd=folder, check=True)
 
 
-def copy_project(folder: Path, *, lend_venv: bool = True) -> None:
-    """Copy what Git knows or would add; the copy makes its own Python environment or is lent this one."""
+def copy_project(folder: Path, *, lend_venv: bool = True, without: str = "") -> None:
+    """Copy what Git knows or would add, but for what the glob `without` matches.
+
+    The copy makes its own Python environment or is lent this one.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
     for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_file() and not fnmatch.fnmatch(name, without):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
     make_repository(folder)

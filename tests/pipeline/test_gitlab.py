@@ -103,7 +103,7 @@ def test_without_targets_the_pipeline_is_green_and_says_why(stand_in: GitlabProj
 def test_the_cpu_row_is_built_pushed_and_promoted(tmp_path: Path) -> None:
     project, registry_folder = tmp_path / "project", tmp_path / "registry"
     project.mkdir()
-    copy_project(project)
+    copy_project(project, without="tests/unit/test_[!s]*.py")  # a few unit tests show that the job runs them
     with RegistryServer(registry_folder) as registry:
         variables = PROTECTED | {"BUILDKIT_REGISTRY": registry.host, "BUILDKIT_TARGETS": "cpu"}
         run = GitlabProject(project, variables).run("--manual", "promote-train-cpu", timeout=1200)
