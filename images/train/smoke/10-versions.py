@@ -2,7 +2,7 @@
 
 import smokelib
 
-TODO = "the row and the image disagree: rebuild, and look at requirements.txt in the build log"
+REMEDY = "the row and the image disagree: rebuild, and look at requirements.txt in the build log"
 DISTRIBUTIONS = {
     "sb3": "stable-baselines3", "sb3_contrib": "sb3-contrib", "gymnasium": "gymnasium", "mujoco": "mujoco",
     "numpy": "numpy", "onnx": "onnx", "torchvision": "torchvision", "ray": "ray",
@@ -13,7 +13,7 @@ row = smokelib.row()
 for field, distribution in DISTRIBUTIONS.items():
     if row.get(field):
         found = smokelib.installed(distribution)
-        smokelib.release(distribution, found.split("+")[0] if found else None, row[field], TODO)
+        smokelib.release(distribution, found.split("+")[0] if found else None, row[field], REMEDY)
 
 import torch  # noqa: E402  the cheap answers come first
 
@@ -31,4 +31,4 @@ smokelib.equal(
 )
 smokelib.require(torch.backends.mkldnn.is_available(), "torch has no oneDNN", "this is no release wheel")
 if smokelib.is_cuda():
-    smokelib.require(torch.backends.cudnn.version() or not torch.cuda.is_available(), "torch finds no cuDNN", TODO)
+    smokelib.require(torch.backends.cudnn.version() or not torch.cuda.is_available(), "torch finds no cuDNN", REMEDY)

@@ -9,7 +9,7 @@ import wheellib
 
 GLIBC = (os.confstr("CS_GNU_LIBC_VERSION") or "").replace("glibc ", "")
 CXX = wheellib.newest([wheellib.system_library("libstdc++.so.6")], "GLIBCXX")
-TODO = "the row's OS is too old for this wheel; `buildkit check` should have said so"
+REMEDY = "the row's OS is too old for this wheel; `buildkit check` should have said so"
 PYTHON = f"cp{smokelib.row()['python'].replace('.', '')}"
 ONNXRUNTIME = "onnxruntime-gpu" if smokelib.is_cuda() else "onnxruntime"
 
@@ -50,10 +50,10 @@ def check_wheel(distribution: str) -> None:
     asked = asked_glibc(distribution)
     fact = f"{distribution.partition('-')[0]}_glibc"
     smokelib.confirm(fact, text(asked), lambda known: asked <= wheellib.numbers(known))
-    smokelib.require(asked <= wheellib.numbers(GLIBC), f"{distribution} needs glibc {text(asked)}, not {GLIBC}", TODO)
+    smokelib.require(asked <= wheellib.numbers(GLIBC), f"{distribution} needs glibc {text(asked)}, not {GLIBC}", REMEDY)
     cxx = wheellib.newest(wheellib.libraries(distribution), "GLIBCXX") or (0,)
     print(f"{distribution}: GLIBCXX {text(cxx)}")
-    smokelib.require(cxx <= CXX, f"{distribution} needs GLIBCXX {text(cxx)}, and the system has {text(CXX)}", TODO)
+    smokelib.require(cxx <= CXX, f"{distribution} needs GLIBCXX {text(cxx)}, and the system has {text(CXX)}", REMEDY)
 
 
 for wheel in ("torch", "numpy", "mujoco", "mujoco-core", ONNXRUNTIME):
