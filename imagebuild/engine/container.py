@@ -112,22 +112,28 @@ class Container:
                              doing="copy files into a container")  # fmt: skip
 
     def get(self, path: str) -> dict[str, bytes]:
-        """The files under a path, by their path below its parent; empty where there is nothing."""
+        """The files under a path, by their path below its parent; empty where there is nothing.
+
+        Raises:
+            EngineError: the path could not be read, or not to its end.
+        """
         response = self._podman.request("get", f"/containers/{self.id}/archive", params={"path": path},
                                         doing=f"copy {path} out of a container", missing_ok=True)  # fmt: skip
         if response is None:
             return {}
-        with tarfile.open(fileobj=io.BytesIO(response.content)) as tar:
-            return {
-                entry.name: content.read() for entry in tar if entry.isfile() and (content := tar.extractfile(entry))
-            }
+        try:
+            with tarfile.open(fileobj=io.BytesIO(response.content)) as tar:
+                files = ((entry.name, tar.extractfile(entry)) for entry in tar if entry.isfile())
+                return {name: content.read() for name, content in files if content}
+        except (tarfile.TarError, requests.RequestException, EOFError) as error:
+            raise EngineError(f"cannot copy {path} out of a container: the archive broke off: {error}") from None
 
     def run(self, command: Sequence[str], *, timeout: float, environment: Mapping[str, str] | None = None) -> Answer:
         """Run a command in the container to its end.
 
         Args:
             command: the program and its arguments.
-            timeout: seconds after which the container is killed.
+            timeout: seconds after which the command is ended, with all that runs in the container, which starts anew.
             environment: further variables.
 
         Raises:
@@ -141,13 +147,14 @@ class Container:
         made = self._podman.json("post", f"/containers/{self.id}/exec", data=json.dumps(spec), headers=headers,
                                  doing=doing)  # fmt: skip
         timed_out = threading.Event()
-        alarm = threading.Timer(timeout, self._kill, (timed_out,))
+        alarm = threading.Timer(timeout, self._restart, (timed_out,))
         alarm.daemon = True
         alarm.start()
         try:
             output = self._attached(made["Id"], doing, timed_out)
         finally:
             alarm.cancel()
+            alarm.join()  # a restart that has begun: whoever comes next finds a running container
         if timed_out.is_set():
             return Answer(_TIMED_OUT, output, timed_out=True)
         state = self._podman.json("get", f"/exec/{made['Id']}/json", doing=doing)
@@ -170,11 +177,12 @@ class Container:
                     raise EngineError(f"cannot {doing}: the output broke off: {error}") from None
         return b"".join(parts).decode(errors="replace")
 
-    def _kill(self, timed_out: threading.Event) -> None:
+    def _restart(self, timed_out: threading.Event) -> None:
+        """End every process: Podman's API has no way to end a single command."""
         timed_out.set()
         with contextlib.suppress(EngineError, Cancelled):
-            self._podman.request("post", f"/containers/{self.id}/kill", params={"signal": "KILL"},
-                                 doing="kill a container")  # fmt: skip
+            self._podman.request("post", f"/containers/{self.id}/restart", params={"t": "0"},
+                                 doing="restart a container")  # fmt: skip
 
 
 def _frames(chunks: Iterator[bytes]) -> Iterator[bytes]:
