@@ -42,7 +42,7 @@ GOOD = gpu.GpuFacts(
 )  # fmt: skip
 # What torch says does not matter until every layer below it holds.
 BAD = replace(GOOD, torch=BLIND)
-ROW = {
+ROW: dict[str, Any] = {
     "row": "cu128", "variant": "cu128", "cuda": "12.8", "torch": "2.9.1", "shm_size": "8g", "shm_bytes": 8 << 30,
     "epoch": "2026-11-30", "facts": {"driver": "525.60.13", "cudnn": "9.10.2.21"},
 }  # fmt: skip

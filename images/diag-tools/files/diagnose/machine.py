@@ -118,10 +118,8 @@ def _cpus(inputs: Inputs, torch_threads: int | None) -> Iterator[Line]:
     limits = f"affinity {allowed[1] if allowed else '?'}, quota {f'{quota:g} CPUs' if quota else 'none'}"
     yield Line("CPUs", "usable", f"{usable} (nproc says {affinity}; {limits})")
     yield from _threads(inputs, torch_threads, usable)
-    workers = max(1, usable - 1)
-    yield Line(
-        "CPUs", "SubprocVecEnv", f"up to {workers} workers, each with OMP_NUM_THREADS=1; one CPU for the learner"
-    )
+    workers = "1 worker" if usable <= 2 else f"up to {usable - 1} workers, each"
+    yield Line("CPUs", "SubprocVecEnv", f"{workers} with OMP_NUM_THREADS=1, and one CPU for the learner")
     nodes = sorted(inputs.at("/sys/devices/system/node").glob("node[0-9]*"))
     if len(nodes) > 1:
         where = {path.name[4:]: inputs.text(f"/sys/devices/system/node/{path.name}/cpulist") for path in nodes}
