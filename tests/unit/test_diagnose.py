@@ -283,15 +283,7 @@ def test_what_is_unusual_is_told(faked: Machine) -> None:
 
 
 def test_a_cpu_row_wants_no_gpu(faked: Machine) -> None:
-    row = {
-        "row": "cpu",
-        "variant": "cpu",
-        "cuda": None,
-        "torch": "2.13.0",
-        "shm_bytes": 1,
-        "shm_size": "1",
-        "facts": {},
-    }
+    row: dict[str, Any] = {**ROW, "row": "cpu", "variant": "cpu", "cuda": None, "torch": "2.13.0", "facts": {}}
     faked.torch = inputs.Answer(
         0, json.dumps({"version": "2.13.0+cpu", "cuda": None, "architectures": [], "warnings": []})
     )
