@@ -27,13 +27,14 @@ def diagnose_command(session: Session, target: str | None, *, gpu: str | None, o
       buildkit diagnose train-cpu
       buildkit diagnose --json cpu | python3 -m json.tool
     """
-    from imagebuild.cli.use import run_command
-
-    name = _diag_tools(session, target)
     words = ("buildkit", "diagnose", *(["--json"] if as_json else []))
-    answer: int = click.get_current_context().invoke(
-        run_command, target=name, command=words, gpu=gpu, only_print=only_print
-    )
+    context = click.get_current_context()
+    buildkit = context.find_root().command
+    run = buildkit.get_command(context, "run") if isinstance(buildkit, click.Group) else None
+    if run is None:
+        raise TypeError("there is no command `run` to start the container with")
+    target = _diag_tools(session, target)
+    answer: int = context.invoke(run, target=target, command=words, gpu=gpu, only_print=only_print)
     return answer
 
 
