@@ -195,6 +195,8 @@ class Plan:
                 raise InputError(Problem("a link cannot go into an image", Location(origin), "copy the file"))
             data = path.read_bytes()
             if path.suffix == ".j2":
+                if path.with_suffix("").exists():
+                    raise InputError(Problem("what it renders to is there too", Location(origin), "remove one of them"))
                 data = self._renderer.render(str(path.relative_to(self.folder / "images")), variables).encode()
             inside = path.relative_to(top).with_suffix("" if path.suffix == ".j2" else path.suffix)
             yield ContextFile(str(inside), data, bool(path.stat().st_mode & 0o100), origin)

@@ -67,6 +67,8 @@ def with_torch(**said: Any) -> Any:
         (replace(BAD, nodes=NODES | {"/dev/nvidia0": CLOSED}, selinux_enforcing=True), "permissions", "mode 0660"),
         (replace(BAD, nodes=NODES | {"/dev/nvidia0": replace(OPEN, refusal=errno.EACCES)}, selinux_enforcing=True,
                  selinux_label="system_u:system_r:container_t:s0:c1,c2"), "selinux", "label=disable"),
+        (replace(BAD, nodes=NODES | {"/dev/nvidia0": replace(OPEN, refusal=errno.EACCES)}, selinux_enforcing=True,
+                 selinux_label="system_u:system_r:spc_t:s0"), "permissions", "keep-groups"),
         (replace(BAD, nodes=NODES | {"/dev/nvidia0": replace(OPEN, refusal=errno.EPERM)}), "cgroup", "no-cgroups"),
         (replace(BAD, nodes=NODES | {"/dev/nvidia0": replace(OPEN, refusal=errno.EIO)}), "node-broken", "EIO"),
         (replace(BAD, library=None), "no-libcuda", "nvidia-ctk cdi generate"),

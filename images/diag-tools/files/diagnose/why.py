@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from diagnose.gpu import GpuFacts
 
 _GENERATE = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-_ASK = "podman run --device nvidia.com/gpu=all --security-opt label=disable ... (buildkit run does)"
+_ASK = (
+    "start it with --device nvidia.com/gpu=all --security-opt label=disable, as buildkit run does; "
+    "if that fails, `buildkit doctor` on the host says why"
+)
 # Words of the CUDA driver that mean something particular, and what to do then.
 _SAYINGS = (
     ("driver version is insufficient", "update the host's driver, or choose a row with an older CUDA"),
@@ -71,7 +74,7 @@ def _nodes(facts: GpuFacts) -> Diagnosis | None:
         asked = facts.environment.get("NVIDIA_VISIBLE_DEVICES", "all")
         if asked in ("", "none"):
             what = f"NVIDIA_VISIBLE_DEVICES={asked!r} asks for no GPU"
-            return Diagnosis("none-asked", what, "leave the variable as the image has it, and start: " + _ASK)
+            return Diagnosis("none-asked", what, f"leave the variable as the image has it, and {_ASK}")
         return Diagnosis("no-device", f"driver {facts.driver} is loaded, but this container got no GPU", _ASK)
     missing = [name for name in ("/dev/nvidiactl", "/dev/nvidia-uvm") if name not in facts.nodes]
     if missing:
@@ -88,12 +91,12 @@ def _permissions(facts: GpuFacts) -> Diagnosis | None:
     owner, user = f"mode {node.mode:04o}, owner {node.uid}:{node.gid}", f"user {facts.user[0]}"
     if node.refusal == errno.EPERM:
         what = f"{name} is kept from this container by its device cgroup"
-        remedy = "no-cgroups = true in /etc/nvidia-container-runtime/config.toml, or CDI instead of the runtime hook: "
+        remedy = "use CDI instead of NVIDIA's runtime hook (or its no-cgroups = true): "
         return Diagnosis("cgroup", what, remedy + _ASK)
     if node.refusal != errno.EACCES:
         what = f"{name} answers: {errno.errorcode.get(node.refusal, node.refusal)}"
         return Diagnosis("node-broken", what, "look at `dmesg | grep -i nvrm` on the host; reload the driver or reboot")
-    if _may_open(facts) and facts.selinux_enforcing:
+    if _may_open(facts) and facts.selinux_enforcing and "spc_t" not in facts.selinux_label:  # label=disable gives spc_t
         what = f"SELinux keeps {name} from this container ({facts.selinux_label or 'its label'})"
         remedy = "--security-opt label=disable, or on the host: sudo setsebool -P container_use_devices=true"
         return Diagnosis("selinux", what, remedy)
