@@ -72,6 +72,11 @@ class Obstacle:
     remedy: str
     blocks: bool = True
 
+    @property
+    def stops_the_start(self) -> bool:
+        """Whether Podman would not even start a container with the device."""
+        return self.code in {"podman-too-old", "no-device", "conflict", "stale-spec", "absent"}
+
 
 # --- the facts ------------------------------------------------------------------------------------
 

@@ -49,7 +49,11 @@ def _podman(service: str) -> list[str]:
 def _gpu(mode: str, row: Row, service: str) -> list[str]:
     if mode == "off" or (mode == "auto" and not has_cdi_gpu()):
         return []
-    blocking = [one for one in gpu_obstacles(row, service) if one.blocks] if mode == "require" else []
-    if blocking:
-        raise WorkError(f"a GPU is required, and none can be had: {blocking[0].what}", hint=blocking[0].remedy)
+    required = mode == "require"
+    for one in gpu_obstacles(row, service):
+        if one.stops_the_start or (required and one.blocks):
+            what = (
+                "a GPU is required, and none can be had" if required else "this host's GPUs do not get into containers"
+            )
+            raise WorkError(f"{what}: {one.what}", hint=one.remedy + ("" if required else "; or go without: --gpu off"))
     return [f"--device={GPU_DEVICE}", "--security-opt=label=disable"]

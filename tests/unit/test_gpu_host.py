@@ -158,6 +158,20 @@ def test_podmans_refusals_are_put_into_words(said: str, words: str) -> None:
     assert cdi.hint_for("no space left on device") == ""
 
 
+def test_what_would_stop_the_start_is_told_before_podman_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = matrix.load(ROOT / "matrix.yaml").rows["cu128"]
+    monkeypatch.setattr(launch, "has_cdi_gpu", lambda: True)
+    monkeypatch.setattr(gpu, "look", lambda *_: replace(HOST, absent=frozenset({"/dev/nvidia0"})))
+    with pytest.raises(WorkError, match="/dev/nvidia0, which is not there") as caught:
+        launch._gpu("auto", row, "")
+    assert "--gpu off" in caught.value.hint
+    # Whether a node opens, only the attempt tells for certain.
+    closed = {"/dev/nvidia0": Owner(0o660, 0, 44)}
+    monkeypatch.setattr(gpu, "look", lambda *_: replace(HOST, nodes=NODES | closed))
+    assert launch._gpu("auto", row, "") == ["--device=nvidia.com/gpu=all", "--security-opt=label=disable"]
+    assert launch._gpu("off", row, "") == []
+
+
 def test_a_required_gpu_names_the_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     row = matrix.load(ROOT / "matrix.yaml").rows["cu130"]
     monkeypatch.setattr(gpu, "look", lambda *_: HOST)
