@@ -50,7 +50,7 @@ def offer() -> Iterator[Offer]:
     """Make a fake GPU and write a specification that offers it; all of it is removed afterwards."""
     name, made = f"buildkit-test-{uuid.uuid4().hex[:8]}", list[Path]()
     program = Path(tempfile.mkdtemp(dir="/var/tmp")) / "nvidia-smi"
-    node = Path("/dev") / name
+    node, is_new = Path("/dev") / name, not FOLDER.exists()
 
     def make(kind: str = f"buildkit.test/{name}", mode: int = 0o666, nodes: Sequence[str] = ()) -> FakeGpu:
         try:
@@ -73,6 +73,8 @@ def offer() -> Iterator[Offer]:
     for path in (*made, program):
         path.unlink(missing_ok=True)
     program.parent.rmdir()
+    if is_new and FOLDER.exists() and not any(FOLDER.iterdir()):
+        FOLDER.rmdir()
 
 
 def _specification(kind: str, nodes: Sequence[str], program: Path) -> dict[str, object]:
