@@ -34,6 +34,10 @@ COMMANDS = {
     "rollback": ("release", "Point a channel at an earlier release again."),
     "history": ("release", "Show who promoted what, when, and from where."),
     "run": ("use", "Run a command in a container of a target."),
+    "diagnose": (
+        "diagnose",
+        "Say what a container gets of this machine, and why its GPU is not used.",
+    ),
     "registry": ("use", "Start or stop a registry on this machine."),
     "doctor": ("use", "Say what this host lacks, and how to mend it."),
     "ci": ("use", "Generate the GitLab child pipeline."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from imagebuild.cli.session import Session, complete_targets, json_option, print_json, targets_argument, with_session
-from imagebuild.errors import RegistryError, WorkError
+from imagebuild.errors import InputError, RegistryError, WorkError
 
 if TYPE_CHECKING:
     from imagebuild.engine.local_registry import LocalRegistry
@@ -139,7 +139,11 @@ def doctor_command(session: Session, *, as_json: bool) -> int:
     """
     from imagebuild.views.doctor import examine
 
-    findings = examine(session.site, session.podman, session.registry)
+    try:
+        rows = tuple(session.matrix.rows.values())
+    except InputError:  # `buildkit check` says what is wrong with it
+        rows = ()
+    findings = examine(session.site, session.podman, session.registry, rows)
     if as_json:
         print_json(findings)
     for finding in () if as_json else findings:

@@ -15,6 +15,7 @@ from typing import Any, Self
 import requests
 import urllib3.exceptions
 
+from imagebuild.engine.cdi import hint_for
 from imagebuild.engine.podman import Cancelled, Podman
 from imagebuild.errors import EngineError
 
@@ -80,8 +81,10 @@ class Container:
         self.id = made["Id"]
         try:
             self._podman.request("post", f"/containers/{self.id}/start", doing=f"start {self._settings.image}")
-        except BaseException:
+        except BaseException as error:
             self.remove()
+            if isinstance(error, EngineError) and self._settings.devices and (hint := hint_for(error.message)):
+                raise EngineError(error.message, hint=hint) from None
             raise
         return self
 

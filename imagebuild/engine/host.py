@@ -226,15 +226,3 @@ def uv_binary() -> Path:
     if not found.is_file():
         raise WorkError("uv is not installed beside buildkit", hint="run scripts/setup")
     return found
-
-
-def has_cdi_gpu(folders: Sequence[Path] = (Path("/etc/cdi"), Path("/var/run/cdi"))) -> bool:
-    """Whether the host has a CDI specification of NVIDIA GPUs."""
-    for folder in folders:
-        for path in (*folder.glob("*.yaml"), *folder.glob("*.json")):
-            try:
-                if "nvidia.com/gpu" in path.read_text(encoding="utf-8", errors="replace"):
-                    return True
-            except OSError:
-                continue
-    return False

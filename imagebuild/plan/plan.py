@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from imagebuild.plan.locked import Locks
 from imagebuild.plan.render import ReadRow, Renderer
 from imagebuild.plan.rootfs import RootfsRecipe, recipe
 from imagebuild.plan.targets import Target, targets_of, with_ancestors
-from imagebuild.spec import lock
+from imagebuild.spec import facts, lock
+from imagebuild.spec.expected import expectations
 from imagebuild.spec.lock import Needs, RowLock
 from imagebuild.spec.matrix import Matrix
-from imagebuild.spec.models import STAGES
+from imagebuild.spec.models import STAGES, Row
 from imagebuild.spec.reference import address_tag
 
 INPUTS_LABEL = "io.buildkit.inputs-digest"
@@ -132,7 +133,7 @@ class Plan:
         } | ({"base_image": base.value} if base else {})  # fmt: skip
         template = f"{stage}.Containerfile.j2"
         body = self._renderer.render(template, variables)
-        context = (*self._context(stage), *self._packages(target, row, locked))
+        context = (*self._context(stage, variables), *self._packages(target, row, locked))
         rootfs = self._rootfs(target)
         parts = (
             Part("format", FORMAT_VERSION, "buildkit"),
@@ -165,6 +166,7 @@ class Plan:
             "target": target.name,
             "project": self.matrix.header.project,
             "epoch": self.matrix.header.epoch.isoformat(),
+            "known": partial(_known, target.row),
         }
 
     def _base(self, target: Target, locked: RowLock | None) -> Part | None:
@@ -182,8 +184,8 @@ class Plan:
             return None
         return recipe(self.folder, target.row.os, self.matrix.header.timestamp, self._where(target, "base"))
 
-    def _context(self, stage: str) -> Iterator[ContextFile]:
-        """The files under `images/<stage>/files/`, by path."""
+    def _context(self, stage: str, variables: Mapping[str, Any]) -> Iterator[ContextFile]:
+        """The files under `images/<stage>/files/`, by path; one named `x.j2` is a template for `x`."""
         top = self.folder / "images" / stage
         for path in sorted((top / "files").rglob("*")):
             if path.is_dir() or "__pycache__" in path.parts:
@@ -191,7 +193,13 @@ class Plan:
             origin = str(path.relative_to(self.folder))
             if path.is_symlink():
                 raise InputError(Problem("a link cannot go into an image", Location(origin), "copy the file"))
-            yield ContextFile(str(path.relative_to(top)), path.read_bytes(), bool(path.stat().st_mode & 0o100), origin)
+            data = path.read_bytes()
+            if path.suffix == ".j2":
+                if path.with_suffix("").exists():
+                    raise InputError(Problem("what it renders to is there too", Location(origin), "remove one of them"))
+                data = self._renderer.render(str(path.relative_to(self.folder / "images")), variables).encode()
+            inside = path.relative_to(top).with_suffix("" if path.suffix == ".j2" else path.suffix)
+            yield ContextFile(str(inside), data, bool(path.stat().st_mode & 0o100), origin)
 
     def _packages(self, target: Target, row: ReadRow, locked: RowLock | None) -> Iterator[ContextFile]:
         """The requirements file of a stage that has one: the locked one, or what the template says."""
@@ -216,6 +224,12 @@ def _image(target: Target | None) -> str | None:
     field = _IMAGE_FIELDS.get(target.stage) if target else None
     image: str | None = getattr(target.row, field) if target and field else None
     return None if image == "bootstrap" else image
+
+
+def _known(row: Row, names: Iterable[str]) -> dict[str, Any]:
+    """What the facts say of a row's images under these names, where they know it; read only if a template asks."""
+    found = expectations(row, facts.load())
+    return {name: found[name]["value"] for name in names if name in found}
 
 
 def _requirements_name(stage: str) -> str:

@@ -92,7 +92,7 @@ class Renderer:
             if Path(file).is_relative_to(self._folder / "templates") or file.endswith(".j2"):
                 place = Location(self._relative(file), trace.tb_lineno, 1)
             trace = trace.tb_next
-        hint = "templates get row, stage, target, project, epoch, parents, base_image and locked"
+        hint = "templates get row, stage, target, project, epoch, known, parents, base_image and locked"
         raise InputError(Problem(str(error) or type(error).__name__, place, hint, rule="template")) from None
 
     def _relative(self, file: str) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from imagebuild.engine.cdi import has_cdi_gpu
 from imagebuild.engine.git import Commit
-from imagebuild.engine.host import has_cdi_gpu
 from imagebuild.errors import WorkError
 from imagebuild.events import Emit
 from imagebuild.plan.plan import Plan, PlannedTarget

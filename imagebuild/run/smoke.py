@@ -19,6 +19,7 @@ from imagebuild.events import Emit, Event, Kind
 from imagebuild.plan.inputs import sha256
 from imagebuild.plan.targets import Target
 from imagebuild.run.evidence import Gpu, Outcome, SmokeCase, SmokeReport
+from imagebuild.run.gpu import first_obstacle
 from imagebuild.spec import facts
 from imagebuild.spec.expected import expectations
 from imagebuild.spec.models import Row
@@ -108,7 +109,8 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
     with Container(podman, settings) as container:
         container.put(_files(request, use_gpu), {"/smoke/out": 0o777})
         for name in checks:
-            case = _without_gpu(name, request.gpu_mode) if "-gpu-" in name and not use_gpu else _run(container, name)
+            misses = "-gpu-" in name and not use_gpu
+            case = _without_gpu(name, request, podman) if misses else _run(container, name)
             cases.append(case)
             _tell(case, target.name, emit, log)
         artifacts = {name.removeprefix("out/"): data for name, data in container.get("/smoke/out").items()}
@@ -144,14 +146,15 @@ def _facts(row: Row) -> dict[str, dict[str, Any]]:
     return expectations(row, facts.load())
 
 
-def _without_gpu(name: str, mode: str) -> SmokeCase:
+def _without_gpu(name: str, request: Request, podman: Podman) -> SmokeCase:
     """A GPU check where there is no GPU: skipped and counted as that, or failed where one is required."""
-    if mode == "require":
-        message = "a GPU is required and none is here: no CDI specification names nvidia.com/gpu"
-        hint = "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` makes one"
-        return SmokeCase(name=name.removesuffix(".py"), outcome="failed", message=f"{message}; {hint}")
-    message = "GPU checks are off" if mode == "off" else "no GPU here"
-    return SmokeCase(name=name.removesuffix(".py"), outcome="skipped", message=message)
+    name = name.removesuffix(".py")
+    if request.gpu_mode == "require":
+        why = first_obstacle(request.target.row, podman.address, podman.info.version)
+        message = f"a GPU is required and none is here: {why.what}: {why.remedy}"
+        return SmokeCase(name=name, outcome="failed", message=message)
+    message = "GPU checks are off" if request.gpu_mode == "off" else "no GPU here"
+    return SmokeCase(name=name, outcome="skipped", message=message)
 
 
 def _run(container: Container, name: str) -> SmokeCase:

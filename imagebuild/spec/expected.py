@@ -25,7 +25,7 @@ class Expectation:
 
 def expectations(row: Row, facts: Facts) -> dict[str, dict[str, Any]]:
     """What the facts say of a row's images, by name, as JSON values. What they do not know is left out."""
-    found = (*_system(row, facts), *_torch(row, facts), *_wheels(row, facts))
+    found = (*_system(row, facts), *_torch(row, facts), *_driver(row, facts), *_wheels(row, facts))
     return {one.name: asdict(one) for one in found}
 
 
@@ -54,6 +54,17 @@ def _torch(row: Row, facts: Facts) -> Iterator[Expectation]:
         known = [str(one) for one in facts.torch.sm_sets[architectures]]
         where = f"torch.sm_sets {architectures} ({place} variants {row.variant})"
         yield Expectation("architectures", known, where, source)
+
+
+def _driver(row: Row, facts: Facts) -> Iterator[Expectation]:
+    """The oldest driver that runs the wheel's CUDA (minor-version compatibility), and the one that it was made for."""
+    if row.cuda is None:
+        return
+    cuda, source = Version(row.cuda), facts.source("cuda")
+    if floor := facts.cuda.minor_compat_driver.get(cuda.major):
+        yield Expectation("driver", str(floor), f"cuda.minor_compat_driver {cuda.major}", source)
+    if toolkit := facts.cuda.first_of_minor.get(cuda):
+        yield Expectation("toolkit_driver", str(toolkit.driver), f"cuda.toolkits {toolkit.v} driver", source)
 
 
 def _wheels(row: Row, facts: Facts) -> Iterator[Expectation]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagebuild.engine.host import has_cdi_gpu, python_settings
+from imagebuild.engine.gpu_host import GpuHost, look, obstacles
+from imagebuild.engine.host import python_settings
 from imagebuild.engine.registry import Registry
 from imagebuild.errors import BuildkitError, RegistryError
+from imagebuild.spec import facts
+from imagebuild.spec.expected import expectations
+from imagebuild.spec.models import Row
 from imagebuild.spec.site import Site
 
 if TYPE_CHECKING:
@@ -29,16 +32,20 @@ class Finding:
     remedy: str = ""
 
 
-def examine(site: Site, connect: Callable[[], Podman], registry: Registry) -> list[Finding]:
-    """Look at everything that builds need."""
-    return [*_engine(connect), _bootstrap(), _python(site), _registry(registry), _gpu()]
-
-
-def _engine(connect: Callable[[], Podman]) -> Iterator[Finding]:
+def examine(site: Site, connect: Callable[[], Podman], registry: Registry, rows: Iterable[Row] = ()) -> list[Finding]:
+    """Look at everything that builds need, and at the GPUs that the rows' images want."""
+    podman: Podman | BuildkitError
     try:
         podman = connect()
     except BuildkitError as error:
-        yield Finding("podman", "missing", error.message, error.hint)
+        podman = error
+    host = look() if isinstance(podman, BuildkitError) else look(podman.address, podman.info.version)
+    return [*_engine(podman), _bootstrap(), _python(site), _registry(registry), *gpu_findings(host, rows)]
+
+
+def _engine(podman: Podman | BuildkitError) -> Iterator[Finding]:
+    if isinstance(podman, BuildkitError):
+        yield Finding("podman", "missing", podman.message, podman.hint)
         return
     info = podman.info
     kind = "rootless" if info.rootless else "as root"
@@ -75,10 +82,15 @@ def _registry(registry: Registry) -> Finding:
     return Finding("registry", "ok", f"{registry.host} answers")
 
 
-def _gpu() -> Finding:
-    if has_cdi_gpu():
-        return Finding("gpu", "ok", "a CDI specification names nvidia.com/gpu")
-    driver = Path("/proc/driver/nvidia/version").exists()
-    remedy = "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`" if driver else ""
-    detail = "the NVIDIA driver is loaded, but no CDI specification names it" if driver else "no NVIDIA driver here"
-    return Finding("gpu", "note", detail, remedy)
+def gpu_findings(host: GpuHost, rows: Iterable[Row]) -> Iterator[Finding]:
+    """What the GPUs of this host are good for: each obstacle, and the rows whose CUDA the driver is too old for."""
+    found = obstacles(host)
+    if host.spec and not any(one.blocks for one in found):
+        yield Finding("gpu", "ok", f"{host.spec.path} offers nvidia.com/gpu=all, driver {host.driver}")
+    yield from (Finding("gpu", "note", one.what, one.remedy) for one in found)
+    if not host.driver:
+        return
+    for row in rows:
+        minimum = expectations(row, facts.load()).get("driver", {}).get("value")
+        old = [one for one in obstacles(host, cuda=row.cuda, minimum=minimum) if one.code == "driver-too-old"]
+        yield from (Finding(f"row {row.name}", "note", one.what, one.remedy) for one in old)

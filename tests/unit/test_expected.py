@@ -38,6 +38,7 @@ def test_a_cpu_row_is_about_the_system_and_the_floors_of_wheels() -> None:
 def test_a_cuda_row_is_about_cudnn_and_architectures_too() -> None:
     assert known(ROWS["cu128"]) == known(ROWS["cpu"]) | {
         "torch_default": "cu128", "cudnn": "9.10.2.21", "onnxruntime_cuda": "12", "onnxruntime_cudnn": "9",
+        "driver": "525.60.13", "toolkit_driver": "570.26",
         "architectures": ["7.0", "7.5", "8.0", "8.6", "9.0", "10.0", "12.0"],
     }  # fmt: skip
     assert known(ROWS["cu118"])["glibc"] == "2.28"
@@ -49,7 +50,7 @@ def test_each_expectation_names_its_fact_and_its_source() -> None:
     for row in ROWS.values():
         for name, one in expectations(row, load()).items():
             assert one["name"] == name
-            assert one["fact"].split()[0].split(".")[0] in {"os", "torch", "mujoco", "onnxruntime"}
+            assert one["fact"].split()[0].split(".")[0] in {"os", "torch", "cuda", "mujoco", "onnxruntime"}
             assert one["source"].endswith(")")
     assert expectations(ROWS["cu128"], load())["cudnn"]["fact"] == "torch.releases 2.9.1 variants cu128"
 

@@ -1,4 +1,4 @@
-"""The host's package settings: both formats of apt, pip's configuration, CDI, and secrets that stay out of logs."""
+"""The host's package settings: both formats of apt, pip's configuration, and secrets that stay out of logs."""
 
 from __future__ import annotations
 
@@ -100,14 +100,6 @@ def test_python_settings_of_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert settings.indexes == ("https://a.example/simple", "https://b.example/simple")
     assert settings.folders == (tmp_path,)
     assert settings.remote_links == ("https://c.example/links",)
-
-
-def test_cdi_is_found_by_what_it_names(tmp_path: Path) -> None:
-    assert not host.has_cdi_gpu([tmp_path, tmp_path / "none"])
-    (tmp_path / "other.yaml").write_text("kind: vendor.com/nic\n")
-    assert not host.has_cdi_gpu([tmp_path])
-    (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
-    assert host.has_cdi_gpu([tmp_path])
 
 
 def test_no_log_line_shows_a_secret() -> None:

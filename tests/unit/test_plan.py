@@ -162,6 +162,28 @@ def test_template_faults_name_the_template_line(folder: Path, template: str, lin
         assert problem.location.file == "templates/base.Containerfile.j2"
 
 
+def test_a_template_among_the_files_is_rendered_for_the_row(folder: Path) -> None:
+    """It knows the row and the facts, and what it says is in the digest."""
+    path = folder / "images/train/files/about.json.j2"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{{ {"row": row.name} | tojson }} {{ known(["driver", "nothing"]) | tojson }}\n')
+    planned = plan(folder)
+    for row_name, said in (("cpu", "{}"), ("cu128", '{"driver": "525.60.13"}')):
+        files = {file.path: file for file in planned[f"train-{row_name}"].context}
+        assert files["files/about.json"].data.decode() == f'{{"row": "{row_name}"}} {said}\n'
+    before = digests(folder)
+    edit(path, "row.name", "row.python")
+    assert changed(folder, before) == {f"{stage}-{name}" for stage in ("train", "diag-tools", "inference")
+                                       for name in ("cpu", "cu128", "cu118")}  # fmt: skip
+    path.write_text("{{ row.torhc }}")
+    with pytest.raises(InputError, match="torhc") as caught:
+        plan(folder)["train-cpu"]
+    assert str(caught.value.problems[0].location).startswith("images/train/files/about.json.j2:1")
+    (path.parent / "about.json").write_text("{}")
+    with pytest.raises(InputError, match="is there too"):
+        plan(folder)["train-cpu"]
+
+
 def test_values_meet_the_shell_quoted(folder: Path) -> None:
     template = folder / "templates" / "base.Containerfile.j2"
     template.write_text('FROM scratch\nRUN echo {{ "a\'; rm -rf /" | sh }}\n')

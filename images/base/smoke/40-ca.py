@@ -12,5 +12,10 @@ smokelib.require(
     f"Python finds {len(authorities)} certificate authorities",
     "install ca-certificates in the base",
 )
+ANCHORS = ("/usr/local/share/ca-certificates", "/etc/pki/ca-trust/source/anchors")
+baked = [str(path) for folder in ANCHORS for path in Path(folder).glob("*") if path.is_file()]
+smokelib.require(
+    not baked, f"the image trusts {', '.join(baked)} of a site", "a site's CA bundle is a secret of builds"
+)
 left = [path for path in Path("/run/secrets").glob("*") if path.name != "rhsm"]
 smokelib.require(not left, f"the build left {left}", "secrets must be mounts of one RUN")

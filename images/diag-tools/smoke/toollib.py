@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import smokelib
@@ -45,6 +50,24 @@ def output_of(*command: str, timeout: float = 60) -> str:
     hint = "the container needs the capability SYS_PTRACE" if "ermitted" in text else text.strip()[-500:]
     smokelib.require(done.returncode == 0, f"{' '.join(command)} ends with {done.returncode}", hint)
     return text
+
+
+def screen_of(*command: str, seconds: float = 2) -> str:
+    """Return what a program draws on a terminal in some seconds; it is ended then."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ["TERM"] = "xterm"
+        os.execvp(command[0], command)
+    drawn, end = b"", time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            if select.select([terminal], [], [], 0.1)[0]:
+                drawn += os.read(terminal, 65536)
+    except OSError:  # it ended by itself
+        pass
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return drawn.decode(errors="replace")
 
 
 def shows(tool: str, text: str, wanted: str) -> None:

@@ -1,15 +1,20 @@
 """torch sees the GPU, and its wheel has code for it."""
 
+import gpulib
 import smokelib
-import torch
 
-HINTS = "see `buildkit doctor`: driver, CDI specification, and NVIDIA_VISIBLE_DEVICES of the container"
+name = gpulib.gpu()
 
-smokelib.require(torch.cuda.is_available(), "a GPU is there, but torch falls back to the CPU", HINTS)
-name = torch.cuda.get_device_name(0)
+import torch  # noqa: E402  its absence has a message of its own
+
 major, minor = torch.cuda.get_device_capability(0)
 architectures = torch.cuda.get_arch_list()
-print(f"{name}, capability {major}.{minor}, wheel for {' '.join(architectures)}")
+print(f"{torch.cuda.device_count()} GPUs, the first is {name}, capability {major}.{minor}")
+print(f"torch {torch.__version__}, wheel for {' '.join(architectures)}")
+free, total = torch.cuda.mem_get_info(0)
+print(f"memory: {free / 1e9:.1f} GB of {total / 1e9:.1f} GB free")
+if free < total / 2:
+    print("other processes hold more than half of it: `nvidia-smi` on the host lists them")
 
 
 def runs(architecture: str) -> bool:

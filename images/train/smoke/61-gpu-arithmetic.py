@@ -1,37 +1,53 @@
 """The GPU computes what the CPU computes: a matrix product, a cuDNN convolution, one step in mixed precision."""
 
+import gpulib
 import smokelib
-import torch
 
-smokelib.require(torch.cuda.is_available(), "torch falls back to the CPU", "see the check gpu-torch")
-todo = "driver, wheel and GPU do not fit together; see `buildkit doctor`"
+gpulib.gpu()
+
+import torch  # noqa: E402  its absence has a message of its own
+
+TODO = "driver, wheel and GPU do not fit together: `buildkit diagnose` says which"
+
+
+def product() -> None:
+    """Multiply two matrices on both."""
+    left, right = torch.randn(512, 512), torch.randn(512, 512)
+    difference = float(((left.cuda() @ right.cuda()).cpu() - left @ right).abs().max())
+    print(f"matmul: largest difference {difference:.1e}")
+    smokelib.require(difference < 1e-2, f"matmul differs by {difference}", TODO)
+
+
+def convolution() -> None:
+    """Convolve on both, the GPU with cuDNN."""
+    smokelib.require(torch.backends.cudnn.is_available(), "torch finds no cuDNN", TODO)
+    image, kernel = torch.randn(4, 8, 32, 32), torch.randn(16, 8, 3, 3)
+    convolved = torch.nn.functional.conv2d(image.cuda(), kernel.cuda()).cpu()
+    difference = float((convolved - torch.nn.functional.conv2d(image, kernel)).abs().max())
+    print(f"cuDNN {torch.backends.cudnn.version()} convolution: largest difference {difference:.1e}")
+    smokelib.require(difference < 1e-2, f"convolution differs by {difference}", TODO)
+
+
+def mixed_precision() -> None:
+    """Do one optimiser's step in half precision, with a scaled loss."""
+    network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)).cuda()
+    optimiser = torch.optim.Adam(network.parameters())
+    # torch.amp has a scaler since 2.3; before that only torch.cuda.amp had.
+    scaler = torch.amp.GradScaler("cuda") if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler()
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = network(torch.randn(256, 64, device="cuda")).square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimiser)
+    scaler.update()
+    print(f"mixed precision: loss {float(loss):.4f}")
+    finite = bool(loss.isfinite()) and all(bool(p.isfinite().all()) for p in network.parameters())
+    smokelib.require(finite, "the mixed-precision step is not finite", TODO)
+
+
 torch.manual_seed(1)
 torch.backends.cuda.matmul.allow_tf32 = False
 torch.backends.cudnn.allow_tf32 = False
-
-left, right = torch.randn(512, 512), torch.randn(512, 512)
-difference = float(((left.cuda() @ right.cuda()).cpu() - left @ right).abs().max())
-print(f"matmul: largest difference {difference:.1e}")
-smokelib.require(difference < 1e-2, f"matmul differs by {difference}", todo)
-
-smokelib.require(torch.backends.cudnn.is_available(), "torch finds no cuDNN", todo)
-image, kernel = torch.randn(4, 8, 32, 32), torch.randn(16, 8, 3, 3)
-convolved = torch.nn.functional.conv2d(image.cuda(), kernel.cuda()).cpu()
-difference = float((convolved - torch.nn.functional.conv2d(image, kernel)).abs().max())
-print(f"cuDNN {torch.backends.cudnn.version()} convolution: largest difference {difference:.1e}")
-smokelib.require(difference < 1e-2, f"convolution differs by {difference}", todo)
-
-network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)).cuda()
-optimiser = torch.optim.Adam(network.parameters())
-scaler = torch.cuda.amp.GradScaler()
-with torch.autocast("cuda", dtype=torch.float16):
-    loss = network(torch.randn(256, 64, device="cuda")).square().mean()
-scaler.scale(loss).backward()
-scaler.step(optimiser)
-scaler.update()
-print(f"mixed precision: loss {float(loss):.4f}")
-smokelib.require(
-    bool(loss.isfinite()) and all(bool(p.isfinite().all()) for p in network.parameters()),
-    "the mixed-precision step is not finite",
-    todo,
-)
+with gpulib.explained():
+    product()
+    convolution()
+    mixed_precision()

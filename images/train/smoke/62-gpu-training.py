@@ -2,11 +2,15 @@
 
 import gc
 
+import gpulib
 import smokelib
-import torch
-from stable_baselines3 import PPO
 
-smokelib.require(torch.cuda.is_available(), "torch falls back to the CPU", "see the check gpu-torch")
+gpulib.gpu()
+if not smokelib.installed("stable-baselines3"):
+    smokelib.skip("there is no Stable-Baselines3 here")
+
+import torch  # noqa: E402  its absence has a message of its own
+from stable_baselines3 import PPO  # noqa: E402
 
 
 def train() -> None:
@@ -19,7 +23,8 @@ def train() -> None:
 
 
 before = torch.cuda.memory_allocated()
-train()
+with gpulib.explained():
+    train()
 gc.collect()
 torch.cuda.empty_cache()
 left = torch.cuda.memory_allocated() - before

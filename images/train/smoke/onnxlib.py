@@ -1,0 +1,1 @@
+../../common/smoke/onnxlib.py
