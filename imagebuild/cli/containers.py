@@ -73,7 +73,7 @@ def container_options(function: Function) -> Function:
                      help="A variable; without VALUE (so that no list of processes shows it) passed on from here."),
         click.option("--memory", default="", callback=_size, metavar="SIZE",
                      help="Most memory, like 16g; 0: no limit. Default: nine tenths of the machine's."),
-        click.option("--cpus", type=click.FloatRange(0.01), default=0.0, metavar="N", help="Most processors."),
+        click.option("--cpus", type=click.FloatRange(0.01), metavar="N", help="Most processors."),
         click.option("--name", default="", help="The container's name."),
         click.option("--print", "only_print", is_flag=True, help="Print the command line instead of running it."),
     )):  # fmt: skip
@@ -95,7 +95,7 @@ def wishes_of(session: Session, options: dict[str, Any], *, default: bool) -> Wi
         check_access(folder, find_socket(session.site.podman))
     return Wishes(
         gpu=options["gpu"] or session.site.gpu, workspace=folder, volumes=options["volumes"],
-        environment=options["environment"], memory=options["memory"], cpus=options["cpus"], name=options["name"],
+        environment=options["environment"], memory=options["memory"], cpus=options["cpus"] or 0.0, name=options["name"],
     )  # fmt: skip
 
 

@@ -52,17 +52,14 @@ def run_command(
       buildkit run --policy policy.onnx --exchange /dev/shm/robot inference-cpu
       buildkit run --print train-cpu -- bash
     """
-    planned, wishes = planned_of(session, target), wishes_of(session, options, default=False)
+    planned = planned_of(session, target)
     words = command[1:] if command[:1] == ("--",) else command
-    if policy is None and exchange is not None:
-        raise InputError(Problem("--exchange is for serving a policy", hint="add --policy FILE, or use --volume"))
-    if planned.target.stage == "inference" and policy is None and not words:
-        hint = "add --policy FILE (the train image's example exports one), or a command: -- python3"
-        raise InputError(Problem(f"{planned.name} serves a policy, and none was given", hint=hint))
-    launch = launch_as(session, planned, wishes, words, only_print=options["only_print"], interactive=not detach)
+    _check_policy(planned, policy=policy is not None, exchange=exchange is not None, command=bool(words))
+    wishes, only_print = wishes_of(session, options, default=False), options["only_print"]
+    launch = launch_as(session, planned, wishes, words, only_print=only_print, interactive=not detach)
     if policy is not None:
-        launch = _serving(session, planned, launch, policy, exchange)
-    become(session, planned, replace(launch, detach=detach), only_print=options["only_print"])
+        launch = _serving(session, launch, policy, exchange)
+    become(session, planned, replace(launch, detach=detach), only_print=only_print)
 
 
 @click.command("shell")
@@ -96,15 +93,25 @@ def shell_command(session: Session, target: str, **options: Any) -> None:
     become(session, planned, launch, only_print=options["only_print"])
 
 
-def _serving(session: Session, planned: PlannedTarget, launch: Launch, policy: Path, exchange: Path | None) -> Launch:
+def _check_policy(planned: PlannedTarget, *, policy: bool, exchange: bool, command: bool) -> None:
+    """See that what is asked for goes together. Raises `InputError` otherwise."""
+    if exchange and not policy:
+        raise InputError(Problem("--exchange is for serving a policy", hint="add --policy FILE, or use --volume"))
+    if planned.target.stage != "inference":
+        if policy:
+            hint = f"inference-{planned.target.row.name} does"
+            raise InputError(Problem(f"{planned.name} does not serve policies", hint=hint))
+    elif not (policy or command):
+        hint = "add --policy FILE (the train image's example exports one), or a command: -- python3"
+        raise InputError(Problem(f"{planned.name} serves a policy, and none was given", hint=hint))
+
+
+def _serving(session: Session, launch: Launch, policy: Path, exchange: Path | None) -> Launch:
     """An inference container that serves a policy: no network, and nothing to write to but where clients meet it."""
     from imagebuild.engine.service import find_socket
     from imagebuild.run.launch import mount
     from imagebuild.run.workspace import check_access
 
-    if planned.target.stage != "inference":
-        hint = f"inference-{planned.target.row.name} does"
-        raise InputError(Problem(f"{planned.name} does not serve policies", hint=hint))
     service = find_socket(session.site.podman)
     check_access(policy, service, write=False)
     mounts = [*launch.mounts, mount(policy, "/policy/policy.onnx", read_only=True)]

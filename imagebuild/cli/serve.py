@@ -161,7 +161,7 @@ def _serve(session: Session, planned: PlannedTarget, server: Server, kind: str, 
     try:
         with live(podman, launch, server) as container:
             ready = True
-            click.echo(_login(container, server, note, config=config) if kind == "ssh" else _address(server, note))
+            click.echo(_login(container, server, note, config=config) if server.host_key else _address(server, note))
             ends = f"`podman rm -f {launch.name}`" if launch.detach else "Ctrl-C"
             click.echo(f"{kind} is ready in {launch.name}; {ends} ends it", err=True)
             return 0 if launch.detach else container.wait()
@@ -171,7 +171,7 @@ def _serve(session: Session, planned: PlannedTarget, server: Server, kind: str, 
         click.echo(f"{launch.name} stopped", err=True)
         return 0
     finally:
-        if not (ready and launch.detach):
+        if ready and not launch.detach:
             note.unlink(missing_ok=True)
 
 

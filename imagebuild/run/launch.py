@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from packaging.version import Version
 
 from imagebuild.engine.host import has_cdi_gpu
 from imagebuild.engine.podman import EngineInfo
@@ -21,7 +20,7 @@ MEMORY_SHARE = 0.9
 _UNCONFINED = "--security-opt=label=disable"
 # The caller's own user is the image's `worker`, so that what it writes belongs to the caller.
 _KEEP_ID = "--userns=keep-id:uid=1000,gid=1000"
-_KEEP_ID_SINCE = Version("4.3")
+_KEEP_ID_SINCE = (4, 3)
 
 
 @dataclass(frozen=True)
@@ -164,9 +163,9 @@ def launch_of(
     row = planned.target.row
     mounts = (mount(wishes.workspace, WORKSPACE),) if wishes.workspace is not None else ()
     mounted = bool(mounts or wishes.volumes)
-    if mounted and engine is not None and Version(engine.version) < _KEEP_ID_SINCE:
+    if mounted and engine is not None and _release(engine.version) < _KEEP_ID_SINCE:
         message = f"Podman {engine.version} cannot mount a folder as your own user"
-        raise WorkError(message, hint=f"Podman {_KEEP_ID_SINCE} and newer can (--userns=keep-id:uid=,gid=)")
+        raise WorkError(message, hint="Podman 4.3 and newer can (--userns=keep-id:uid=1000,gid=1000)")
     return Launch(
         image=planned.local_name,
         command=tuple(command),
@@ -211,6 +210,11 @@ def podman_words(service: str) -> list[str]:
     """How a command line begins: the user's own Podman by itself; any other by its service."""
     own = f"unix://{os.environ.get('XDG_RUNTIME_DIR', f'/run/user/{os.geteuid()}')}/podman/podman.sock"
     return ["podman"] if service == own else ["podman", "--remote", "--url", service]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Major and minor; distributions write what they like behind them (`4.9.4-rhel`)."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def _memory(wanted: str, engine: EngineInfo | None) -> str:

@@ -36,7 +36,7 @@ def check_access(path: Path, service: str, *, write: bool = True) -> None:
     Raises:
         InputError: the user may not.
     """
-    user = owner_of(service)
+    user, path = owner_of(service), path.resolve()
     if user is None or _may(path, user, write=write):
         return
     what = "write to" if write else "read"

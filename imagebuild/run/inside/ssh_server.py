@@ -43,6 +43,8 @@ PidFile none
 # Above the keys lies /dev/shm, which anyone may write to; the folder of the keys is the user's alone.
 StrictModes no
 X11Forwarding no
+PrintMotd no
+PrintLastLog no
 Subsystem sftp internal-sftp
 SetEnv {" ".join(f'"{key}={value}"' for key, value in variables.items())}
 """
