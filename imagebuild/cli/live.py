@@ -119,6 +119,6 @@ def _serving(session: Session, launch: Launch, policy: Path, exchange: Path | No
         check_access(exchange, service)
         mounts.append(mount(exchange, "/run/policy"))
     return replace(
-        launch, mounts=tuple(mounts), tmpfs=() if exchange else ("/run/policy",), read_only=True, network="none",
-        health="policy-server health",
+        launch, mounts=tuple(mounts), tmpfs=() if exchange else ("/run/policy",), sealed=True, network="none",
+        health=("policy-server", "health"),
     )  # fmt: skip

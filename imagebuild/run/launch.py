@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from imagebuild.run.smoke import GPU_DEVICE
 WORKSPACE = "/workspace"
 # What keeps a container of all of a machine's memory from taking the machine with it.
 MEMORY_SHARE = 0.9
+_SEALED = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges")
 _UNCONFINED = "--security-opt=label=disable"
 # The caller's own user is the image's `worker`, so that what it writes belongs to the caller.
 _KEEP_ID = "--userns=keep-id:uid=1000,gid=1000"
@@ -75,7 +77,11 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Launch:
-    """What a container gets; `arguments` is how podman is told. `gpu` holds podman's arguments for the GPUs."""
+    """What a container gets; `arguments` is how podman is told.
+
+    `gpu` holds podman's arguments for the GPUs; a `sealed` one can change nothing of its image and win no rights;
+    `health` is the command that says whether it is well, run as it is: there may be no shell for it.
+    """
 
     image: str
     command: tuple[str, ...] = ()
@@ -90,9 +96,9 @@ class Launch:
     cpus: float = 0.0
     door: Door | None = None
     network: str = ""
-    read_only: bool = False
+    sealed: bool = False
     tmpfs: tuple[str, ...] = ()
-    health: str = ""
+    health: tuple[str, ...] = ()
     unconfined: bool = False
     interactive: bool = False
     detach: bool = False
@@ -119,8 +125,10 @@ class Launch:
         return self.door.arguments() if self.door else [f"--network={self.network}"] if self.network else []
 
     def _isolation(self) -> list[str]:
-        words = [*(["--read-only"] if self.read_only else []), *(f"--tmpfs={path}" for path in self.tmpfs)]
-        return [*words, f"--health-cmd={self.health}", "--health-interval=10s"] if self.health else words
+        words = [*(_SEALED if self.sealed else ()), *(f"--tmpfs={path}" for path in self.tmpfs)]
+        if not self.health:
+            return words
+        return [*words, f"--health-cmd={json.dumps(self.health)}", "--health-interval=10s"]
 
 
 def command_line(

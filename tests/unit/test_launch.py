@@ -75,8 +75,9 @@ def test_the_least_that_a_container_gets(train: PlannedTarget) -> None:
         ({"memory": "16g", "cpus": 1.5}, ["--memory=16g", "--cpus=1.5"]),
         ({"door": Door(8888)}, ["--publish=127.0.0.1:8888:8888"]),
         ({"door": Door(8888, own_network=False)}, ["--network=host"]),
-        ({"network": "none", "read_only": True, "tmpfs": ("/t",)}, ["--network=none", "--read-only", "--tmpfs=/t"]),
-        ({"health": "a b"}, ["--health-cmd=a b", "--health-interval=10s"]),
+        ({"network": "none", "sealed": True, "tmpfs": ("/t",)},
+         ["--network=none", "--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", "--tmpfs=/t"]),
+        ({"health": ("a", "b c")}, ['--health-cmd=["a", "b c"]', "--health-interval=10s"]),
     ],
 )  # fmt: skip
 def test_each_thing_that_it_may_get(given: dict[str, Any], words: list[str]) -> None:
@@ -213,7 +214,7 @@ def test_an_inference_image_is_told_what_to_serve(call: Any, tmp_path: Path) -> 
     words = shlex.split(call("run", "--print", "--policy", "p.onnx", "--exchange", "x", "inference-cpu").output)
     assert {
         KEEP_ID, f"--volume={tmp_path}/p.onnx:/policy/policy.onnx:ro", f"--volume={tmp_path}/x:/run/policy",
-        "--network=none", "--read-only", "--health-cmd=policy-server health",
+        "--network=none", "--read-only", '--health-cmd=["policy-server", "health"]',
     } <= set(words)  # fmt: skip
     assert words[-1].startswith("localhost/drl/inference:")
     alone = call("run", "--print", "--policy", "p.onnx", "inference-cpu").output
