@@ -115,7 +115,7 @@ class Container:
         """The files under a path, by their path below its parent; empty where there is nothing."""
         response = self._podman.request("get", f"/containers/{self.id}/archive", params={"path": path},
                                         doing=f"copy {path} out of a container", missing_ok=True)  # fmt: skip
-        if response is None:
+        if response is None or not response.content:  # of a container that was killed, Podman may send nothing
             return {}
         with tarfile.open(fileobj=io.BytesIO(response.content)) as tar:
             return {
