@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import buildkit
 from imagebuild.errors import InputError
 from imagebuild.run.smoke import Suite
 from imagebuild.spec import matrix, site
@@ -60,6 +63,17 @@ def test_what_would_never_run_is_refused(folder: Path, tmp_path: Path, name: str
     assert message in problem.message
     assert hint in problem.hint
     assert str(checks) in str(problem.location)
+
+
+def test_what_would_run_is_listed_with_its_origin(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUILDKIT_CHECKS", str(write(tmp_path / "checks", "base/20-licence.py", "base/60-gpu-fan.py")))
+    done = CliRunner().invoke(buildkit.cli, ["-C", str(folder), "smoke", "--list", "--json", "base-cpu"])
+    listed = {one["check"]: one["from"] for one in json.loads(done.output)}
+    assert listed["30-user"] == "images/base/smoke/30-user.py"
+    assert listed["site/20-licence"] == str(tmp_path / "checks/base/20-licence.py")
+    assert "site/60-gpu-fan" not in listed
 
 
 def test_a_folder_that_is_not_there_is_said(folder: Path, tmp_path: Path) -> None:
