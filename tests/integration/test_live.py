@@ -54,6 +54,21 @@ def test_what_is_printed_runs(demo: Demo, folder: Path) -> None:
     assert done.stdout.split() == ["of", "mine", "a", "'b'", "8192"]
 
 
+def test_what_is_printed_of_a_server_runs_with_a_token_of_its_own(demo: Demo, folder: Path, podman: Podman) -> None:
+    name, port = f"test-{folder.name}", str(servers.choose_port(None, 0))
+    printed = demo("tensorboard", "--print", "--workspace", str(folder), "--name", name, "--port", port, "train-cpu")
+    assert printed.code == 0, printed.err
+    process = subprocess.Popen(["sh", "-c", printed.out], stdout=subprocess.PIPE, text=True, env=demo.environment)
+    assert process.stdout is not None
+    try:
+        path = re.fullmatch(rf"http://127\.0\.0\.1:{port}(/\w{{48}}/)\n", process.stdout.readline())[1]  # type: ignore[index]
+        assert "TensorBoard shows" in process.stdout.readline()
+        assert [get(int(port), one) for one in (path, "/")] == [200, 404]
+    finally:
+        podman.request("delete", f"/containers/{name}", params={"force": "true", "timeout": "0"}, doing="end")
+        process.communicate(timeout=PATIENCE)
+
+
 def test_a_policys_container_can_write_nowhere_and_reach_nobody(demo: Demo, folder: Path) -> None:
     (folder / "policy.onnx").write_text("a policy")
     (folder / "policy.onnx").chmod(0o644)
