@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from imagebuild.cli.containers import become, container_options, launch_as, planned_of, wishes_of
 from imagebuild.cli.session import Session, complete_targets, with_session
 from imagebuild.errors import InputError, Problem
 
 
 @click.command("diagnose")
-@click.argument("target", required=False, shell_complete=complete_targets)
-@click.option("--gpu", type=click.Choice(["auto", "require", "off"]), default=None, help="Give it the GPUs (by CDI).")
-@click.option("--print", "only_print", is_flag=True, help="Print the podman command line instead of running it.")
+@container_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("target", required=False, shell_complete=complete_targets)
 @with_session
-def diagnose_command(session: Session, target: str | None, *, gpu: str | None, only_print: bool, as_json: bool) -> int:
+def diagnose_command(session: Session, target: str | None, *, as_json: bool, **options: Any) -> None:
     """Say what a container gets of this machine, and why its GPU is not used.
 
     It is one page about GPU, memory, CPUs and limits. TARGET is a row or one of its targets: its diag-tools image is
     started with all that the row promises, and looks. Without TARGET: the first row of the matrix. `buildkit doctor`
-    looks at the same machine from outside.
+    looks at the same machine from outside. With the options that you give `buildkit run` it sees what your run gets.
 
     \b
     Examples:
@@ -28,14 +30,9 @@ def diagnose_command(session: Session, target: str | None, *, gpu: str | None, o
       buildkit diagnose --json cpu | python3 -m json.tool
     """
     words = ("buildkit", "diagnose", *(["--json"] if as_json else []))
-    context = click.get_current_context()
-    buildkit = context.find_root().command
-    run = buildkit.get_command(context, "run") if isinstance(buildkit, click.Group) else None
-    if run is None:
-        raise TypeError("there is no command `run` to start the container with")
-    target = _diag_tools(session, target)
-    answer: int = context.invoke(run, target=target, command=words, gpu=gpu, only_print=only_print)
-    return answer
+    planned, only_print = planned_of(session, _diag_tools(session, target)), options["only_print"]
+    launch = launch_as(session, planned, wishes_of(session, options, default=False), words, only_print=only_print)
+    become(session, planned, launch, only_print=only_print)
 
 
 def _diag_tools(session: Session, word: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from imagebuild.cli.session import Session, json_option, print_json, targets_argument, with_session
+from imagebuild.cli.session import Session, json_option, print_json, print_table, targets_argument, with_session
 from imagebuild.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_WORK_FAILED
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def build_command(
 @targets_argument(required=True)
 @gpu_option
 @click.option("--again", is_flag=True, help="Run the checks even if this very image passed them.")
+@click.option("--list", "only_list", is_flag=True, help="Print the checks that would run, and where each is from.")
 @work_options
 @with_session
 def smoke_command(
@@ -93,6 +94,7 @@ def smoke_command(
     *,
     gpu: str | None,
     again: bool,
+    only_list: bool,
     jobs: int,
     verbose: bool,
     dry_run: bool,
@@ -101,17 +103,40 @@ def smoke_command(
 ) -> int:
     """Run the smoke checks inside built images.
 
-    The checks are the scripts in images/<stage>/smoke/. Each is one case of the JUnit report in .buildkit/reports/.
+    The checks are the scripts in images/<stage>/smoke/, and in the site's own folder (`checks:` in site.yaml). Each is
+    one case of the JUnit report in .buildkit/reports/.
 
     \b
     Examples:
       buildkit smoke train-cpu
+      buildkit smoke --list train-cpu
       buildkit smoke --gpu require --again 'train-cu*'
     """
     from imagebuild.run.factory import Options
 
+    if only_list:
+        _list_checks(session, targets, as_json=as_json)
+        return EXIT_DONE
     options = Options(build=False, smoke=True, gpu=gpu or session.site.gpu, rebuild=again, jobs=jobs)
     return _work(session, targets, options, verbose=verbose, dry_run=dry_run, unlocked=unlocked, as_json=as_json)
+
+
+def _list_checks(session: Session, words: Sequence[str], *, as_json: bool) -> None:
+    """The checks of targets, in the order in which they run."""
+    from imagebuild.run.smoke import Suite
+
+    lines = []
+    for name in session.select(words):
+        target, folder = session.plan.targets[name], session.folder
+        suite = Suite.load(folder, target.stage, session.site.checks_folder(folder))
+        for check in suite.checks(is_cuda=target.row.is_cuda):
+            path = suite.origins[check]
+            place = path.relative_to(folder) if path.is_relative_to(folder) else path
+            lines.append({"target": name, "check": check.removesuffix(".py"), "from": str(place)})
+    if as_json:
+        print_json(lines)
+    else:
+        print_table([tuple(line.values()) for line in lines], ("TARGET", "CHECK", "FROM"))
 
 
 @click.command("push")

@@ -1,78 +1,16 @@
-"""The commands around the images: run them, a registry to try things with, the host's health, GitLab, the shell."""
+"""The commands around the images: a registry to try things with, the host's health, GitLab, the shell."""
 
 from __future__ import annotations
 
-import os
-import shlex
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from imagebuild.cli.session import Session, complete_targets, json_option, print_json, targets_argument, with_session
+from imagebuild.cli.session import Session, json_option, print_json, targets_argument, with_session
 from imagebuild.errors import InputError, RegistryError, WorkError
 
 if TYPE_CHECKING:
     from imagebuild.engine.local_registry import LocalRegistry
-    from imagebuild.plan.plan import PlannedTarget
-
-
-@click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--print", "only_print", is_flag=True, help="Print the podman command line instead of running it.")
-@click.option("--gpu", type=click.Choice(["auto", "require", "off"]), default=None, help="Give it the GPUs (by CDI).")
-@click.option("--workspace", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-              help="A folder to mount at /workspace.")  # fmt: skip
-@click.argument("target", shell_complete=complete_targets)
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@with_session
-def run_command(session: Session, target: str, command: tuple[str, ...], *, only_print: bool, gpu: str | None,
-                workspace: Path | None) -> int:  # fmt: skip
-    """Run a command in a container of a target, with what its row promises: /dev/shm, GPUs, your own user.
-
-    \b
-    Examples:
-      buildkit run train-cpu -- python -c 'import torch; print(torch.__version__)'
-      buildkit run --workspace . train-cu128 -- python train.py
-      buildkit run --print train-cpu -- bash
-    """
-    from imagebuild.cli.release import one_target
-    from imagebuild.engine.service import find_socket
-    from imagebuild.run.launch import command_line
-
-    planned = one_target(session, target)
-    words = command[1:] if command[:1] == ("--",) else command
-    arguments = command_line(
-        find_socket(session.site.podman), planned, words, gpu=gpu or session.site.gpu, workspace=workspace,
-        interactive=sys.stdin.isatty() and sys.stdout.isatty(),
-    )  # fmt: skip
-    if only_print:
-        click.echo(shlex.join(arguments))
-        return 0
-    _have_image(session, planned)
-    sys.stdout.flush()
-    try:
-        os.execvp(arguments[0], arguments)
-    except OSError as error:
-        raise WorkError(f"cannot run {arguments[0]}: {error.strerror}", hint="run scripts/setup") from None
-
-
-def _have_image(session: Session, planned: PlannedTarget) -> None:
-    """The image in Podman's store, pulled from the registry where it is only there."""
-    from imagebuild.run.decide import address
-    from imagebuild.run.ship import pull
-
-    podman = session.podman()
-    if podman.image(planned.local_name):
-        return
-    reference = address(planned, session.registry.host)
-    try:
-        found = session.registry.head(reference)
-    except RegistryError:
-        found = None
-    if found is None:
-        raise WorkError(f"{planned.name} is not built yet", hint=f"buildkit build {planned.name}")
-    pull(podman, session.registry, reference, planned.local_name)
 
 
 @click.group("registry")

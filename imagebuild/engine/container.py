@@ -122,7 +122,7 @@ class Container:
         """
         response = self._podman.request("get", f"/containers/{self.id}/archive", params={"path": path},
                                         doing=f"copy {path} out of a container", missing_ok=True)  # fmt: skip
-        if response is None:
+        if response is None or not response.content:  # of a container that was killed, Podman may send nothing
             return {}
         try:
             with tarfile.open(fileobj=io.BytesIO(response.content)) as tar:

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import urllib.parse
@@ -226,3 +227,12 @@ def uv_binary() -> Path:
     if not found.is_file():
         raise WorkError("uv is not installed beside buildkit", hint="run scripts/setup")
     return found
+
+
+def has_tun(device: Path = Path("/dev/net/tun")) -> bool:
+    """Whether a rootless container can have a network of its own: slirp4netns and pasta open this device."""
+    try:
+        mode = device.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) and mode & 0o006 == 0o006

@@ -53,12 +53,19 @@ class Image:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What kind of engine answers."""
+    """What kind of engine answers, and what its machine can do.
+
+    `controllers` are the control groups that it can set limits with; `memory_bytes` is the machine's memory.
+    """
 
     version: str
     rootless: bool
     storage_driver: str
     free_bytes: int | None
+    cgroup_version: str = "2"
+    controllers: frozenset[str] = frozenset()
+    selinux: bool = False
+    memory_bytes: int = 0
 
 
 class Cancelled(Exception):  # noqa: N818  (not an error: somebody asked for it)
@@ -96,8 +103,13 @@ class Podman:
             free: int | None = disk.f_bavail * disk.f_frsize
         except OSError:  # another user's folder, or another machine's
             free = None
-        rootless = bool(host["security"]["rootless"])
-        return EngineInfo(info["version"]["Version"], rootless, store["graphDriverName"], free)
+        security = host["security"]
+        return EngineInfo(
+            info["version"]["Version"], bool(security["rootless"]), store["graphDriverName"], free,
+            cgroup_version=str(host.get("cgroupVersion", "v2")).removeprefix("v"),
+            controllers=frozenset(host.get("cgroupControllers") or ()),
+            selinux=bool(security.get("selinuxEnabled")), memory_bytes=int(host.get("memTotal", 0)),
+        )  # fmt: skip
 
     @property
     def is_cancelled(self) -> bool:

@@ -65,6 +65,16 @@ def service_user() -> pwd.struct_passwd | None:
         return None
 
 
+def owner_of(address: str) -> pwd.struct_passwd | None:
+    """The user that a service on this machine runs as; None where it is elsewhere, or nobody knows."""
+    if not address.startswith("unix://"):
+        return None
+    try:
+        return pwd.getpwuid(Path(address.removeprefix("unix://")).stat().st_uid)
+    except (OSError, KeyError):
+        return None
+
+
 def _answers(path: Path) -> bool:
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):

@@ -55,6 +55,7 @@ class Factory:
         self._emit = emit
         self._commit = commit
         self._present: dict[str, Presence] = {}
+        self._suites: dict[str, Suite] = {}
 
     @cached_property
     def _podman(self) -> Podman:
@@ -70,12 +71,22 @@ class Factory:
         """Carry the decisions out; one result a task, by key.
 
         Raises:
+            InputError: the site's own checks are not right.
             Interrupted: after Ctrl-C, with everything stopped and cleaned up.
         """
+        self._suites = self._load_suites(decisions) if options.smoke else {}
         if any(decision.action is Action.BUILD for decision in decisions):
             _ = self._podman  # connect before the threads do
         tasks = [task for decision in decisions for task in self._tasks(decision, wanted, options)]
         return Scheduler(options.jobs, self._emit, self._cancel).run(tasks)
+
+    def _load_suites(self, decisions: Sequence[Decision]) -> dict[str, Suite]:
+        """The suite of each stage, read before the work: a site's wrong check is better known then."""
+        from imagebuild.run.smoke import Suite
+
+        stages = dict.fromkeys(one.planned.target.stage for one in decisions)
+        folder = self._plan.folder
+        return {stage: Suite.load(folder, stage, self._site.checks_folder(folder)) for stage in stages}
 
     def _cancel(self) -> None:
         if "_podman" in self.__dict__:
@@ -146,10 +157,10 @@ class Factory:
     # --- smoke ----------------------------------------------------------------------------------
 
     def _smoke(self, planned: PlannedTarget, options: Options) -> Result:
-        from imagebuild.run.smoke import Suite
-
-        suite = Suite.load(self._plan.folder, planned.target.stage)
+        suite = self._suites[planned.target.stage]
         if not options.rebuild and (earlier := self._tested_before(planned, suite, options)):
+            if self._results.local(earlier.image_id) is None:  # the registry's; reports are written from what is here
+                self._results.keep(earlier, {})
             return Result(Status.UP_TO_DATE, f"tested before: {counted(earlier)}", data=_smoke_data(earlier))
         findings = self._test(planned, suite, options)
         self._results.keep(findings.report, findings.artifacts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from imagebuild.errors import WorkError
 from imagebuild.events import Emit, Event, Kind
 from imagebuild.plan.inputs import sha256
 from imagebuild.plan.targets import Target
+from imagebuild.run import site_checks
 from imagebuild.run.evidence import Gpu, Outcome, SmokeCase, SmokeReport
 from imagebuild.run.gpu import first_obstacle
 from imagebuild.spec import facts
@@ -26,22 +26,29 @@ from imagebuild.spec.models import Row
 
 GPU_DEVICE = "nvidia.com/gpu=all"  # by CDI; `--gpus` is silently ignored before Podman 5
 CHECK_TIMEOUT = 600.0  # seconds
-_CHECK = re.compile(r"\d\d-[a-z0-9-]+\.py")
 _SKIPPED = 77  # the exit code of a check that does not apply, as in Automake
 _OUTPUT_KEPT = 20_000  # characters of a check's output in the report
 
 
 @dataclass(frozen=True)
 class Suite:
-    """The checks of a stage and the modules that they share, by file name."""
+    """The checks of a stage and the modules that they share, by file name; the site's are below `site/`."""
 
     files: Mapping[str, bytes]
+    origins: Mapping[str, Path] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, project: Path, stage: str) -> Suite:
-        """Read `images/<stage>/smoke/` and `images/common/smoke/`."""
+    def load(cls, project: Path, stage: str, site: Path | None = None) -> Suite:
+        """Read `images/<stage>/smoke/` and `images/common/smoke/`, and the site's own folder of checks.
+
+        Raises:
+            InputError: something in the site's folder would never run, or has the name of buildkit's own.
+        """
         folders = (project / "images" / "common" / "smoke", project / "images" / stage / "smoke")
-        return cls({path.name: path.read_bytes() for folder in folders for path in sorted(folder.glob("*.py"))})
+        origins = {path.name: path for folder in folders for path in sorted(folder.glob("*.py"))}
+        if site is not None:
+            origins |= site_checks.load(site, stage, origins)
+        return cls({name: path.read_bytes() for name, path in origins.items()}, origins)
 
     def digest(self, row: Row) -> str:
         """Changes when a check does, or what row and facts promise: an earlier result then says nothing more."""
@@ -49,8 +56,9 @@ class Suite:
         return sha256(json.dumps([files, row.model_dump(mode="json"), _facts(row)], sort_keys=True).encode())
 
     def checks(self, *, is_cuda: bool) -> list[str]:
-        """The scripts to run, in order; those about GPUs only for CUDA rows."""
-        names = sorted(name for name in self.files if _CHECK.fullmatch(name))
+        """The scripts to run, in order, the site's last; those about GPUs only for CUDA rows."""
+        names = [name for name in self.files if site_checks.CHECK.fullmatch(name.removeprefix(site_checks.PREFIX))]
+        names.sort(key=lambda name: (name.startswith(site_checks.PREFIX), name))
         return [name for name in names if is_cuda or "-gpu-" not in name]
 
 
@@ -160,6 +168,8 @@ def _without_gpu(name: str, request: Request, podman: Podman) -> SmokeCase:
 def _run(container: Container, name: str) -> SmokeCase:
     began = time.monotonic()
     environment = {"SMOKE_DIR": "/smoke", "PYTHONDONTWRITEBYTECODE": "1"}
+    if name.startswith(site_checks.PREFIX):
+        environment["PYTHONPATH"] = "/smoke/checks"  # smokelib is not beside it
     answer = container.run(["python3", f"/smoke/checks/{name}"], timeout=CHECK_TIMEOUT, environment=environment)
     seconds = time.monotonic() - began
     outcome, message = _judge(answer)

@@ -62,9 +62,14 @@ class Site(Strict):
     mirrors: dict[str, Text] = Field({}, description="Registry host -> the mirror to pull base images from")
     build_network: Literal["host", "private"] = Field("host", description="The network of RUN steps in builds")
     gpu: Literal["auto", "require", "off"] = Field("auto", description="GPU smoke checks on CUDA rows")
+    checks: Text | None = Field(None, description="The folder of the site's own smoke checks: <stage>/NN-name.py")
     drivers: Words = Field((), description="NVIDIA driver versions of the fleet, like 535.104.05")
     gpus: Words = Field((), description="GPU models of the fleet, like A100")
     default_branch: Text = Field("main", description="The branch whose images may carry the moving <row> tag")
+
+    def checks_folder(self, project: Path) -> Path | None:
+        """The folder of the site's own checks, if it has one; a relative one is in the project."""
+        return project / self.checks if self.checks else None
 
 
 def through_mirror(site: Site, reference: Reference) -> Reference:

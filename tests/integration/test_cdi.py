@@ -108,7 +108,7 @@ def test_they_arrive_in_what_buildkit_run_starts(
     monkeypatch.setattr(launch, "has_cdi_gpu", lambda: True)
     monkeypatch.setattr(launch, "gpu_obstacles", lambda *_: [])  # those of NVIDIA's own kind
     flags = launch._gpu("auto", matrix.load(demo.folder / "matrix.yaml").rows["cu128"], podman.address)
-    command = [*launch._podman(podman.address), "run", "--rm", *flags, demo.image("base"), "python3", "-c"]
+    command = [*launch.podman_words(podman.address), "run", "--rm", *flags, demo.image("base"), "python3", "-c"]
     done = subprocess.run([*command, LOOK.format(node=gpu.node)], capture_output=True, text=True, check=False)
     assert done.stdout == ARRIVED, done.stderr
 

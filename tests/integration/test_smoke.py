@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
 from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from imagebuild.engine.container import ContainerSettings
 from imagebuild.engine.podman import Podman
 from imagebuild.events import silent
 from imagebuild.plan.targets import Target
 from imagebuild.run import smoke
 from imagebuild.run.evidence import SmokeReport
-from imagebuild.spec import matrix
 from tests.integration.test_build import left_over
-from tests.integration.tiny import Demo, Tiny
+from tests.integration.tiny import Tiny
+from tests.projects import ROOT
 
 
 def test_each_ending_of_a_check_is_one_case(tiny: Tiny, podman: Podman) -> None:
@@ -30,12 +29,15 @@ def test_each_ending_of_a_check_is_one_case(tiny: Tiny, podman: Podman) -> None:
     assert failed.code == 1
     assert "30-fails: the cable is out: plug it in" in failed.err
     assert "its smoke failed" in failed.err
-    suite = ElementTree.parse(tiny.folder / ".buildkit/reports/base-tiny.xml").getroot()
-    assert suite.attrib["tests"] == "5"
-    assert (suite.attrib["failures"], suite.attrib["skipped"]) == ("2", "1")
-    cases = {case.attrib["name"]: case for case in suite.iter("testcase")}
+    cases = junit(tiny)
+    assert list(cases) == ["10-ok", "20-skips", "30-fails", "40-dies", "50-control"]
     assert cases["20-skips"].find("skipped").attrib["message"] == "no camera here"  # type: ignore[union-attr]
-    assert "details" in (cases["30-fails"].findtext("system-out") or "")
+    # Each with what it printed, whether it failed or not.
+    output = {name: (case.findtext("system-out") or "").splitlines() for name, case in cases.items()}
+    assert output["10-ok"] == ["fine"]
+    assert output["20-skips"] == ["skip: no camera here"]
+    assert output["30-fails"] == ["details", "the cable is out: plug it in"]
+    assert output["50-control"] == ["bell ? and ?"]
     assert left_over(podman, tiny.project) == []
 
 
@@ -86,28 +88,49 @@ def test_a_missing_gpu_is_skipped_counted_and_never_satisfies_the_gate(tiny: Tin
     assert passed_over.code in (0, 3), passed_over.err
 
 
-def test_dev_shm_is_what_the_row_promises(demo: Demo, podman: Podman, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default of 64 MB, which costs people days, fails the train image's own check."""
-    target = matrix.load(demo.folder / "matrix.yaml").rows["cpu"]
-    monkeypatch.setattr(smoke.Suite, "checks", lambda *_, **__: ["20-shm.py"])
-    promised = Target("train", target)
-    report = run(demo.folder, promised, demo.image("train"), podman)
-    assert report.green, report.cases
-    settings = ContainerSettings
-    monkeypatch.setattr(smoke, "ContainerSettings", lambda **given: replace(settings(**given), shm_bytes=2**26))
-    broken = run(demo.folder, promised, demo.image("train"), podman)
-    assert not broken.green
-    assert "shm" in broken.cases[0].message
+def test_a_sites_own_checks_join_the_suite_and_count(tiny: Tiny, tmp_path: Path) -> None:
+    site = tmp_path / "checks"
+    tiny.check("base", "smokelib.py", (ROOT / "images/common/smoke/smokelib.py").read_text())
+    for name, text in (
+        ("base/20-licence.py", "import smokelib, sitelib\nprint(sitelib.WORD, smokelib.row()['name'])\n"),
+        ("base/60-gpu-fan.py", "raise SystemExit('not on a CPU row')\n"),
+        ("common/sitelib.py", "WORD = 'licensed'\n"),
+        ("train/10-of-train.py", "raise SystemExit('not for base')\n"),
+    ):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    assert "1 passed" in tiny("build", "--smoke", "--push", "base-tiny").err
+    tiny.environment["BUILDKIT_CHECKS"] = str(site)
+    assert "2 passed" in tiny("smoke", "base-tiny").err  # another suite: what was tested before says too little
+    cases = junit(tiny)
+    assert list(cases) == ["10-ok", "site/20-licence"]
+    assert cases["site/20-licence"].findtext("system-out") == "licensed tiny\n"
+    assert "tested before: 2 passed" in tiny("smoke", "base-tiny").err
+    (site / "base/20-licence.py").write_text("raise SystemExit('no licence server: open port 27000')\n")
+    failed = tiny("build", "--smoke", "--push", "base-tiny")
+    assert failed.code == 1
+    assert "site/20-licence: no licence server: open port 27000" in failed.err
+    refused = tiny("promote", "base-tiny")
+    assert refused.code == 3
+    assert "site/20-licence" in refused.err
+    (site / "base/10-ok.py").write_text("")
+    wrong = tiny("build", "--smoke", "base-tiny")
+    assert wrong.code == 2
+    assert f"{site}/base/10-ok.py: buildkit has a 10-ok.py in base already" in wrong.err
 
 
-def test_an_image_that_is_not_what_the_row_says_fails(
-    demo: Demo, podman: Podman, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row = matrix.load(demo.folder / "matrix.yaml").rows["cpu"].model_copy(update={"torch": "2.12.0"})
-    monkeypatch.setattr(smoke.Suite, "checks", lambda *_, **__: ["10-versions.py"])
-    report = run(demo.folder, Target("train", row), demo.image("train"), podman)
-    assert report.cases[0].outcome == "failed"
-    assert "2.12.0" in report.cases[0].message
+def test_a_result_from_the_registry_has_its_report_here(tiny: Tiny) -> None:
+    """Another runner's: GitLab shows the report of the job that asked."""
+    assert tiny("build", "--smoke", "--push", "base-tiny").code == 0
+    shutil.rmtree(tiny.folder / ".buildkit")
+    assert "tested before: 1 passed" in tiny("smoke", "base-tiny").err
+    assert list(junit(tiny)) == ["10-ok"]
+
+
+def junit(tiny: Tiny) -> dict[str, ElementTree.Element]:
+    """The cases of the report about the base image."""
+    suite = ElementTree.parse(tiny.folder / ".buildkit/reports/base-tiny.xml").getroot()
+    return {case.attrib["name"]: case for case in suite.iter("testcase")}
 
 
 def run(folder: Path, target: Target, image: str, podman: Podman) -> SmokeReport:

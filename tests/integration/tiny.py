@@ -115,11 +115,14 @@ class Demo:
     environment: dict[str, str]
     first: str
 
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of a call."""
+        return [str(self.folder / ".venv/bin/buildkit"), "-C", str(self.folder), *arguments]
+
     def __call__(self, *arguments: str) -> Answer:
         """Call the clone's own buildkit."""
-        command = [str(self.folder / ".venv/bin/buildkit"), "-C", str(self.folder), *arguments]
-        done = subprocess.run(command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              check=False, timeout=900)  # fmt: skip
+        done = subprocess.run(self.command(*arguments), env=self.environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False, timeout=900)  # fmt: skip
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def image(self, stage: str) -> str:

@@ -37,6 +37,19 @@ def test_a_rootful_engine_is_refused_unless_told_otherwise(monkeypatch: pytest.M
     assert Podman("unix:///x").info.rootless
 
 
+def test_what_the_machine_can_do_is_read_from_what_podman_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = info(rootless=True)
+    monkeypatch.setattr(Podman, "json", lambda *_, **__: said)
+    assert (plain := Podman("unix:///x").info).controllers == frozenset()
+    assert (plain.selinux, plain.memory_bytes) == (False, 0)
+    said["host"] |= {"cgroupVersion": "v1", "cgroupControllers": ["memory", "pids"], "memTotal": 2**34,
+                     "security": {"rootless": True, "selinuxEnabled": True}}  # fmt: skip
+    able = Podman("unix:///x").info
+    assert able.controllers == {"memory", "pids"}
+    assert (able.cgroup_version, able.memory_bytes) == ("1", 2**34)
+    assert able.selinux
+
+
 class Stream(Podman):
     """A Podman whose streams say what a test wants."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,12 @@ def test_every_check_says_what_it_proves(path: Path) -> None:
     code = compile(path.read_text(), str(path), "exec")
     assert isinstance(code.co_consts[0], str)
     assert code.co_consts[0].endswith(".")
+
+
+@pytest.mark.parametrize("path", CHECKS, ids=lambda path: f"{path.parts[-3]}/{path.name}")
+def test_every_check_fails_by_the_function_that_wants_a_remedy(path: Path) -> None:
+    """`smokelib.fail` and the like take what is wrong and what to do; an exit of the check's own says half of it."""
+    assert not re.search(r"\b(sys\.exit|SystemExit|os\._exit|exit)\(", path.read_text())
 
 
 def test_every_stage_has_checks() -> None:

@@ -17,8 +17,9 @@ for field, distribution in DISTRIBUTIONS.items():
 
 import torch  # noqa: E402  the cheap answers come first
 
+smokelib.release("torch", torch.__version__.split("+")[0], row["torch"], REMEDY)
 smokelib.equal(
-    "torch",
+    "torch's build",
     torch.__version__,
     f"{row['torch']}+{row['variant']}",
     "the wheel is of another build; look at `wheels:` in matrix.yaml",
