@@ -69,7 +69,9 @@ def _total(sizes: Iterable[int | None]) -> int | None:
 
 
 def megabytes(size: int) -> str:
-    """A size for people, in MB of 1,000,000 bytes."""
+    """A size for people, in MB of 1,000,000 bytes, or in kB of 1,000 where that is next to nothing."""
+    if 0 < abs(size) < 50_000:
+        return f"{size / 1e3:.1f} kB"
     return f"{size / 1e6:.1f} MB" if abs(size) < 10e6 else f"{size / 1e6:.0f} MB"
 
 

@@ -172,7 +172,8 @@ def _sum(packages: Sequence[Weight], overhead: int | None) -> str:
         sizes = [one.size or 0 for one in packages if one.group == kind]
         if not sizes:
             continue
-        words.append(f"{megabytes(sum(sizes))} {name}" + (f" ({len(sizes)} packages)" if kind != "files" else ""))
+        counted = "1 package" if len(sizes) == 1 else f"{len(sizes)} packages"
+        words.append(f"{megabytes(sum(sizes))} {name}" + (f" ({counted})" if kind != "files" else ""))
     if overhead is not None:
         words.append(f"{megabytes(overhead)} in no file (the layers' own format, and what later layers replace)")
     return " + ".join(words)

@@ -1,8 +1,4 @@
-"""What each package takes on the disk is measured, and written down for `buildkit size`.
-
-Every file counts once, for the package that it belongs to: bytecode for that of its source. What belongs to none is
-listed by itself if it is large, and by folder if not. The first check of all, as others leave files of their own.
-"""
+"""What each package takes on the disk is measured, and written down for `buildkit size`."""
 
 from __future__ import annotations
 
@@ -18,6 +14,8 @@ from pathlib import Path
 
 import smokelib
 
+# Every file counts once, for the package that it belongs to: bytecode for that of its source. What belongs to none is
+# named by itself if it is large, and by its folder if not. This check comes first, as others leave files of their own.
 TOP = "/"
 DPKG = Path("/var/lib/dpkg/info")
 LARGE = 1_000_000  # bytes of a file that is named, though it belongs to no package
