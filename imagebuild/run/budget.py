@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from imagebuild.engine import layers
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from imagebuild.engine.podman import Podman
     from imagebuild.engine.registry import Registry
     from imagebuild.plan.plan import Plan, PlannedTarget
+    from imagebuild.plan.targets import Target
     from imagebuild.run.results import SmokeResults
     from imagebuild.run.state import State
 
@@ -28,28 +29,28 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Limit:
-    """One number of a budget, as written (`2g`) and in bytes, and where it is written."""
+    """One number of a budget, as written (`2g`) and in bytes, and where it is written, if that was asked for."""
 
     kind: Kind
     text: str
     bytes: int
-    place: Location
+    place: Location | None = None
 
 
 Weights = Mapping[Kind, int]  # bytes; what is not known is 0 or not in it
 
 
 def limits(plan: Plan, planned: PlannedTarget) -> list[Limit]:
-    """The budget of a target: none, one or two numbers."""
-    row, stage = planned.target.row, planned.target.stage
-    budget = next((value for name, value in row.budgets.items() if name == stage), None)
+    """The budget of a target: none, one or two numbers, each with its place."""
+    row, stage, place = planned.target.row, planned.target.stage, plan.matrix.locate
+    return [replace(one, place=place(row.name, "budgets", stage, one.kind)) for one in limits_of(planned.target)]
+
+
+def limits_of(target: Target) -> list[Limit]:
+    """The budget of a target, without places."""
+    budget = next((value for stage, value in target.row.budgets.items() if stage == target.stage), None)
     texts: dict[Kind, str | None] = {"size": budget.size, "pull": budget.pull} if budget else {}
-    place = plan.matrix.locate
-    return [
-        Limit(kind, text, size_bytes(text), place(row.name, "budgets", stage, kind))
-        for kind, text in texts.items()
-        if text
-    ]
+    return [Limit(kind, text, size_bytes(text)) for kind, text in texts.items() if text]
 
 
 def check(
@@ -103,7 +104,7 @@ class Known:
 
     def weights(self, decisions: Iterable[Decision]) -> dict[str, Weights]:
         """At most a few small requests a target, all targets at once; only what a budget is about is asked for."""
-        present = [one for one in decisions if one.action is Action.NOTHING and limits(self.plan, one.planned)]
+        present = [one for one in decisions if one.action is Action.NOTHING and limits_of(one.planned.target)]
         if not present:
             return {}
         with ThreadPoolExecutor(min(_CONCURRENT, len(present))) as pool:
@@ -111,7 +112,7 @@ class Known:
 
     def _weigh(self, decision: Decision) -> Weights:
         planned, presence = decision.planned, decision.presence
-        kinds = {limit.kind for limit in limits(self.plan, planned)}
+        kinds = {limit.kind for limit in limits_of(planned.target)}
         weights: dict[Kind, int] = {}
         if "size" in kinds:
             weights["size"] = self._size(planned, presence)

@@ -238,7 +238,7 @@ class Factory:
 
     def _check_pull(self, planned: PlannedTarget, digest: str) -> None:
         """Refuse what is too large to pull: only now its compressed size is known. No tag names it yet."""
-        if any(limit.kind == "pull" for limit in budget.limits(self._plan, planned)):
+        if any(limit.kind == "pull" for limit in budget.limits_of(planned.target)):
             manifest = self._registry.get_manifest(self._address(planned).repository.at(digest))
             self._check_budget(planned, {"pull": manifest.size})
 
