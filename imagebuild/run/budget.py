@@ -79,8 +79,8 @@ def _sentence(limit: Limit, weight: int) -> str:
     budget = f"{limit.text} ({megabytes(limit.bytes)}, {limit.place})"
     over = f"{megabytes(weight - limit.bytes)} over its budget of {budget}"
     if limit.kind == "pull":
-        return f"{megabytes(weight)} to pull, {over}; no tag but its address names it"
-    return f"{megabytes(weight)}, {over}; the image is kept, and not pushed"
+        return f"{megabytes(weight)} to pull, {over}; it gets no tag but its address"
+    return f"{megabytes(weight)}, {over}; the image is kept, and not published"
 
 
 def _heaviest(plan: Plan, planned: PlannedTarget, kind: Kind, found: Iterable[Layer]) -> str:
