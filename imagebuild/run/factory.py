@@ -210,6 +210,8 @@ class Factory:
         with self._state.log(planned.name, "smoke").open("w", encoding="utf-8") as log:
             findings = run_smoke(self._podman, request, self._emit, log)
         self._present[planned.name] = replace(self._where(planned.name), in_store=image_id)
+        if not findings.report.green:
+            return findings
         weighed = {LAYERS_FILE: layers_file(layers.in_store(self._podman, image_id))}
         return replace(findings, artifacts={**findings.artifacts, **weighed})
 

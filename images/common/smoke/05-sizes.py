@@ -42,7 +42,7 @@ def of_python() -> Iterator[tuple[str, str]]:
     for distribution in metadata.distributions():
         name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
         top = os.path.realpath(str(distribution.locate_file("")))
-        for entry in csv.reader((distribution.read_text("RECORD") or "").splitlines()):
+        for entry in filter(None, csv.reader((distribution.read_text("RECORD") or "").splitlines())):
             yield os.path.normpath(os.path.join(top, entry[0])), name
 
 
