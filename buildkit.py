@@ -30,6 +30,7 @@ COMMANDS = {
     "summary": ("make", "Show size, times, smoke results, tags and digest of targets."),
     "reproduce": ("compare", "Build targets twice from nothing and compare the images, bit for bit."),
     "diff": ("compare", "Show which packages changed between two images of a target, of the system and of Python."),
+    "size": ("size", "Show where an image's bytes are, by layer and package, and against the last release."),
     "promote": ("release", "Point a channel at a tested image."),
     "rollback": ("release", "Point a channel at an earlier release again."),
     "history": ("release", "Show who promoted what, when, and from where."),

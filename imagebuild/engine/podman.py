@@ -147,6 +147,25 @@ class Podman:
         labels = one.get("Labels") or {}
         return Image(_full(one["Id"]), tuple(one.get("RepoTags") or ()), labels, int(one["Size"]), one["Created"])
 
+    def layers(self, name: str) -> list[tuple[str, str, int]]:
+        """The layers of an image, lowest first: diff ID, the step that made it, size in bytes, uncompressed.
+
+        Empty for an image whose history does not tell of its layers one by one.
+        """
+        path, doing = f"/images/{_quoted(name)}", f"read the layers of {name}"
+        image = self.json("get", f"{path}/json", doing=doing)
+        newest_first = self.json("get", f"{path}/history", doing=doing)
+        empty = [bool(entry.get("empty_layer")) for entry in image.get("History") or []]
+        steps = [
+            (str(entry["CreatedBy"]), int(entry["Size"]))
+            for entry, nothing in zip(reversed(newest_first), empty, strict=False)
+            if not nothing
+        ]
+        diff_ids = image["RootFS"].get("Layers") or []
+        if len(steps) != len(diff_ids):
+            return []
+        return [(diff_id, *step) for diff_id, step in zip(diff_ids, steps, strict=True)]
+
     def tag(self, image: str, name: str) -> None:
         """Give an image one more name, `repository:tag`."""
         repository, _, tag = name.rpartition(":")

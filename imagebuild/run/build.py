@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from imagebuild.engine import bootstrap, host, interrupt
+from imagebuild.engine import bootstrap, host, interrupt, layers
 from imagebuild.engine.podman import Cancelled, Image, Podman
 from imagebuild.engine.tools import ensure_tools
 from imagebuild.errors import EngineError, WorkError
@@ -72,6 +73,7 @@ class Builder:
                 watch.line(f"buildkit: {error.message}")
                 said = f"\n{watch.tail}" if isinstance(error, EngineError) else ""
                 raise WorkError(f"{error.message}{said}\nlog: {path}", hint=error.hint) from None
+            image = replace(image, size=layers.size_in_store(self._podman, image.id) or image.size)
             self._remember(planned, image, time.monotonic() - started)
         return image
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -11,10 +11,10 @@ from imagebuild.errors import RegistryError
 from imagebuild.events import Emit, Event, Kind
 from imagebuild.plan.plan import INPUTS_LABEL, Plan, PlannedTarget
 from imagebuild.run.state import State
-from imagebuild.spec.reference import Reference, stage_repository
+from imagebuild.spec.reference import ADDRESS_DIGITS, Reference, stage_repository
 
 if TYPE_CHECKING:
-    from imagebuild.engine.podman import Podman
+    from imagebuild.engine.podman import Image, Podman
     from imagebuild.engine.registry import Registry
 
 
@@ -61,8 +61,22 @@ def presences(
     remote = _in_registry(planned, registry, emit)
     if all(one.name in remote for one in planned):
         return {one.name: Presence(in_registry=remote[one.name]) for one in planned}
-    local = {image.labels[INPUTS_LABEL]: image.id for image in podman().images(INPUTS_LABEL)}
+    local = _by_inputs(podman().images(INPUTS_LABEL))
     return {one.name: Presence(remote.get(one.name, ""), local.get(one.digest, "")) for one in planned}
+
+
+def _by_inputs(images: Iterable[Image]) -> dict[str, str]:
+    """The image ID of each inputs digest in Podman's store.
+
+    What a build with several stages, or one that broke off, leaves behind carries its parent's label too: so an image
+    that is named by its inputs comes first, and then the smallest.
+    """
+
+    def rank(image: Image) -> tuple[bool, int]:
+        digits = image.labels[INPUTS_LABEL].removeprefix("sha256:")[:ADDRESS_DIGITS]
+        return any(name.endswith(f"-in-{digits}") for name in image.names), -image.size
+
+    return {image.labels[INPUTS_LABEL]: image.id for image in sorted(images, key=rank)}
 
 
 def _in_registry(planned: Sequence[PlannedTarget], registry: Registry, emit: Emit) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -130,13 +130,14 @@ def attach(
     return registry.push_artifact(repository, SMOKE_TYPE, files, subject=descriptor)
 
 
-def artifacts(registry: Registry, repository: Repository, digest: str) -> dict[str, bytes]:
-    """The files that the newest smoke run which left any left with its report."""
+def artifacts(registry: Registry, repository: Repository, digest: str, only: Collection[str] = ()) -> dict[str, bytes]:
+    """The files that the newest smoke run which left any left with its report; of these names `only`, if given."""
     found: dict[str, bytes] = {}
     for entry in registry.referrers(repository, digest, SMOKE_TYPE):
         layers = registry.get_manifest(repository.at(entry.digest)).layers
         files = {layer.annotations.get(TITLE, ""): layer for layer in layers if layer.media_type == _ANY_FILE}
-        found = {name: registry.get_blob(repository, layer.digest) for name, layer in files.items()} or found
+        wanted = files.keys() & set(only) if only else files.keys()
+        found = {name: registry.get_blob(repository, files[name].digest) for name in sorted(wanted)} or found
     return found
 
 

@@ -7,20 +7,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from imagebuild.engine import layers
 from imagebuild.engine.cdi import has_cdi_gpu
 from imagebuild.engine.git import Commit
 from imagebuild.errors import WorkError
 from imagebuild.events import Emit
 from imagebuild.plan.plan import Plan, PlannedTarget
-from imagebuild.run import decide
+from imagebuild.run import budget, decide
 from imagebuild.run.decide import Action, Decision, Presence
 from imagebuild.run.schedule import Result, Scheduler, Status, Task
+from imagebuild.run.sizes import LAYERS_FILE, Scales, layers_file
 from imagebuild.run.state import State
 from imagebuild.spec.site import Site
 
 if TYPE_CHECKING:
+    from imagebuild.engine.layers import Layer
     from imagebuild.engine.podman import Podman
     from imagebuild.engine.registry import Registry
+    from imagebuild.run.budget import Kind, Weights
     from imagebuild.run.evidence import SmokeReport
     from imagebuild.run.results import SmokeResults
     from imagebuild.run.smoke import Findings, Suite
@@ -56,6 +60,7 @@ class Factory:
         self._commit = commit
         self._present: dict[str, Presence] = {}
         self._suites: dict[str, Suite] = {}
+        self._weights: Mapping[str, Weights] = {}
 
     @cached_property
     def _podman(self) -> Podman:
@@ -77,6 +82,9 @@ class Factory:
         self._suites = self._load_suites(decisions) if options.smoke else {}
         if any(decision.action is Action.BUILD for decision in decisions):
             _ = self._podman  # connect before the threads do
+        if options.build:
+            known = budget.Known(self._plan, self._registry, self._state, self._results, lambda: self._podman)
+            self._weights = known.weights(decisions)
         tasks = [task for decision in decisions for task in self._tasks(decision, wanted, options)]
         return Scheduler(options.jobs, self._emit, self._cancel).run(tasks)
 
@@ -101,7 +109,7 @@ class Factory:
         if options.build and builds:
             tasks.append(Task(name, "build", partial(self._build, planned, options), _keys("build", parents)))
         elif options.build:
-            tasks.append(Task(name, "build", partial(Result, Status.UP_TO_DATE, decision.reason)))
+            tasks.append(Task(name, "build", partial(self._up_to_date, decision)))
         if not (builds or name in wanted):
             return tasks
         if options.smoke:
@@ -123,7 +131,24 @@ class Factory:
             self._ensure_base(planned.base_image)
         image = Builder(self._podman, self._site, self._state, self._emit).build(planned, cache=options.cache)
         self._present[planned.name] = Presence("", image.id)
+        self._check_budget(planned, {"size": image.size})
         return Result(Status.DONE, f"{planned.tag}, {image.size / 1e6:.0f} MB", data={"image_id": image.id})
+
+    def _up_to_date(self, decision: Decision) -> Result:
+        self._check_budget(decision.planned, self._weights.get(decision.planned.name, {}))
+        return Result(Status.UP_TO_DATE, decision.reason)
+
+    def _check_budget(self, planned: PlannedTarget, weights: Weights) -> None:
+        """Refuse an image that is too heavy; only then its layers are asked for."""
+
+        def of(kind: Kind) -> Sequence[Layer]:
+            presence = self._where(planned.name)
+            if kind == "size" and presence.in_store:
+                return layers.in_store(self._podman, presence.in_store)
+            scales = Scales(self._plan, self._registry, self._results, lambda: self._podman)
+            return scales.in_registry(self._address(planned).repository.at(presence.in_registry)).layers
+
+        budget.check(self._plan, planned, weights, of)
 
     def _check_space(self, planned: PlannedTarget) -> None:
         """Refuse early what would fail late: a commit needs the image's size once more while it is written."""
@@ -196,7 +221,10 @@ class Factory:
         with self._state.log(planned.name, "smoke").open("w", encoding="utf-8") as log:
             findings = run_smoke(self._podman, request, self._emit, log)
         self._present[planned.name] = replace(self._where(planned.name), in_store=image_id)
-        return findings
+        if not findings.report.green:
+            return findings
+        weighed = {LAYERS_FILE: layers_file(layers.in_store(self._podman, image_id))}
+        return replace(findings, artifacts={**findings.artifacts, **weighed})
 
     # --- push -----------------------------------------------------------------------------------
 
@@ -206,18 +234,26 @@ class Factory:
         address, pushed = self._address(planned), False
         if not self._where(planned.name).in_registry:
             image_id = self._ensure_local(planned)
+            self._check_budget(planned, {"size": layers.size_in_store(self._podman, image_id)})
             digest = ship.push(self._podman, self._registry, planned.local_name, image_id, address)
             self._present[planned.name] = Presence(digest, image_id)
             pushed = True
             if report := self._results.local(image_id):
                 self._results.publish(address, report, self._results.local_artifacts(image_id))
         digest = self._where(planned.name).in_registry
+        self._check_pull(planned, digest)
         tags = ship.tags_of(planned.target.row.name, self._plan.matrix.header.version, self._commit(), self._site)
         moved = ship.reconcile(self._registry, address, digest, tags)
         data = {"digest": digest, "tags": [planned.tag, *tags]}
         if pushed or moved:
             return Result(Status.DONE, f"{digest[:19]} as {', '.join([planned.tag, *tags])}", data=data)
         return Result(Status.UP_TO_DATE, "in the registry, with all its tags", data=data)
+
+    def _check_pull(self, planned: PlannedTarget, digest: str) -> None:
+        """Refuse what is too large to pull: only now its compressed size is known. No tag names it yet."""
+        if any(limit.kind == "pull" for limit in budget.limits_of(planned.target)):
+            manifest = self._registry.get_manifest(self._address(planned).repository.at(digest))
+            self._check_budget(planned, {"pull": manifest.size})
 
     # --- where things are -----------------------------------------------------------------------
 

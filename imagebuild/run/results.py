@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from imagebuild.engine.registry import Registry
 from imagebuild.run import evidence
@@ -47,17 +47,18 @@ class SmokeResults:
         if descriptor:
             evidence.attach(self._registry, reference.repository, descriptor, report, artifacts)
 
-    def artifacts(self, presence: Presence, repository: Repository) -> dict[str, bytes]:
-        """The files that the checks of an image left, from this machine or from the registry."""
-        local = self.local_artifacts(presence.in_store) if presence.in_store else {}
+    def artifacts(self, presence: Presence, repository: Repository, only: Collection[str] = ()) -> dict[str, bytes]:
+        """The files that the checks of an image left, from here or from the registry; `only` these, if given."""
+        local = self.local_artifacts(presence.in_store, only) if presence.in_store else {}
         if local or not presence.in_registry:
             return local
-        return evidence.artifacts(self._registry, repository, presence.in_registry)
+        return evidence.artifacts(self._registry, repository, presence.in_registry, only)
 
-    def local_artifacts(self, image_id: str) -> dict[str, bytes]:
+    def local_artifacts(self, image_id: str, only: Collection[str] = ()) -> dict[str, bytes]:
         """The files that this machine has."""
         folder = self._state.path("smoke", _short(image_id), "out")
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        paths = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+        return {name: path.read_bytes() for name, path in paths.items() if not only or name in only}
 
 
 def _short(image_id: str) -> str:

@@ -20,6 +20,7 @@ FILE_NAME = "matrix.yaml"
 _ROW_KEYS = frozenset(Row.model_fields) - {"name"}
 _PLACE = re.compile(r"\{(\w*)\}")
 _OWN_KEYS = ("rows", "axes", "defaults")
+_MERGED = "budgets"  # a row's own entries join those of the defaults, stage by stage; all other keys replace
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,25 @@ class Draft:
         """The layers as one mapping; the nearest layer wins."""
         merged: dict[str, Any] = {}
         for layer in reversed(self.layers):
+            farther, nearer = merged.get(_MERGED), layer.get(_MERGED)
             merged.update(layer)
+            if isinstance(farther, dict) and isinstance(nearer, dict):
+                merged[_MERGED] = {**farther, **nearer}
         merged["name"] = self.name
         return merged
+
+    def layer_of(self, path: Sequence[str | int]) -> Map | None:
+        """The nearest layer that says something at a path, such as `("budgets", "train")`."""
+        depth = 2 if path[:1] == (_MERGED,) else 1
+        for layer in self.layers:
+            node: Any = layer
+            for step in path[:depth]:
+                if not (isinstance(node, Map) and step in node):
+                    break
+                node = node[str(step)]
+            else:
+                return layer
+        return None
 
 
 @dataclass(frozen=True)
@@ -48,13 +65,11 @@ class Matrix:
     rows: Mapping[str, Row]
     drafts: Mapping[str, Draft]
 
-    def locate(self, row: str, field: str = "") -> Location:
-        """Where a row, or the value of one of its fields, is written; the row's own place if it is a default."""
+    def locate(self, row: str, *path: str) -> Location:
+        """Where a row, or the value at a path in it, is written; the row's own place if nobody wrote it."""
         draft = self.drafts[row]
-        for layer in draft.layers:
-            if field in layer:
-                return Location(self.file, *layer.marks[field])
-        return draft.named_at
+        layer = draft.layer_of(path)
+        return draft.named_at if layer is None or not path else locator(layer, self.file)(path, False)
 
     def selection(self) -> Selection:
         """The names that a user can select targets by."""
@@ -227,10 +242,8 @@ def _rows(drafts: Sequence[Draft], file: str, problems: ProblemList) -> dict[str
     for draft in drafts:
 
         def locate(path: tuple[str | int, ...], as_key: bool, draft: Draft = draft) -> Location:
-            for layer in draft.layers:
-                if path and path[0] in layer:
-                    return locator(layer, file)(path, as_key)
-            return draft.named_at
+            layer = draft.layer_of(path)
+            return draft.named_at if layer is None or not path else locator(layer, file)(path, as_key)
 
         remedy = "add it to the row, or under `defaults:`"
         row = validate(Row, draft.values(), locate, problems, subject=f"row {draft.name}", remedy=remedy)

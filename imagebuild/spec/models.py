@@ -125,6 +125,15 @@ def _size(value: Any) -> str:
     return taken.lower()
 
 
+def _budget(value: Any) -> Any:
+    """A budget may be a size alone: that of the image, uncompressed."""
+    if isinstance(value, dict):
+        if not value:
+            raise _wrong("names no size", "like 2g, or {size: 2g, pull: 800m}")
+        return value
+    return {"size": value}
+
+
 def _row_name(value: Any) -> str:
     """A row's name begins its tags: it must be legal there, and not end like the tag of another row."""
     taken = str(value)
@@ -160,6 +169,22 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+Size = Annotated[str, BeforeValidator(_size), WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,6}[kmgKMG]$"})]
+
+
+class SizeBudget(Strict):
+    """What the image of a stage may weigh: `size` as it lies on a disk, `pull` as it travels, compressed."""
+
+    size: Size | None = Field(None, description="Uncompressed, in powers of 1024, like 2g")
+    pull: Size | None = Field(None, description="Compressed, in powers of 1024, like 800m")
+
+    def __str__(self) -> str:
+        return ", ".join([*([self.size] if self.size else ()), *([f"{self.pull} to pull"] if self.pull else ())])
+
+
+Budget = Annotated[SizeBudget, BeforeValidator(_budget, json_schema_input_type=Size | SizeBudget)]
+
+
 class Row(Strict):
     """One platform combination: everything that must agree, as exact versions."""
 
@@ -185,8 +210,9 @@ class Row(Strict):
     ray: Version | None = Field(None, description="Ray with RLlib")
     tensorrt: Version | None = None
     opset: Annotated[int, BeforeValidator(_whole_number)] | None = Field(None, description="ONNX opset of the export")
-    shm_size: Annotated[str, BeforeValidator(_size)] = Field("8g", description="What /dev/shm holds, like 8g")
+    shm_size: Size = Field("8g", description="What /dev/shm holds, like 8g")
     stages: tuple[Stage, ...] = Field(STAGES, min_length=1)
+    budgets: dict[Stage, Budget] = Field({}, description="What the image of each stage may weigh, like {train: 2g}")
 
     @property
     def family(self) -> Literal["debian", "rhel"]:

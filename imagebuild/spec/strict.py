@@ -98,7 +98,8 @@ def _report(
         hint, rule = context.get("hint", ""), "value" if kind == "buildkit" else "type"
         plain = found["msg"].removeprefix("Input s").replace("dictionary", "mapping").replace("valid tuple", "list")
         message = f"`{name}`: {'s' + plain if found['msg'].startswith('Input s') else found['msg']}"
-    problems.add(message, locate(path, kind == "extra_forbidden"), hint=hint, rule=rule, subject=subject)
+    at_key = kind == "extra_forbidden" or "[key]" in found["loc"]
+    problems.add(message, locate(path, at_key), hint=hint, rule=rule, subject=subject)
 
 
 def _fields(model: type[BaseModel]) -> Sequence[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
 from imagebuild.engine.registry import Registry
 from imagebuild.plan.plan import PlannedTarget
+from imagebuild.run import budget
 from imagebuild.run.decide import Presence, address
 from imagebuild.run.results import SmokeResults
 from imagebuild.run.state import State
@@ -17,7 +18,10 @@ from imagebuild.run.state import State
 
 @dataclass(frozen=True)
 class Line:
-    """One target. `size` (uncompressed) and `download` (as it travels) are in bytes; 0 is unknown."""
+    """One target. `size` (uncompressed) and `download` (as it travels) are in bytes; 0 is unknown.
+
+    So are `budget` and `download_budget`; there 0 is none.
+    """
 
     target: str
     digest: str
@@ -26,12 +30,19 @@ class Line:
     build_seconds: float
     smoke: str
     tags: tuple[str, ...]
+    budget: int = 0
+    download_budget: int = 0
 
 
 def summarise(planned: Sequence[PlannedTarget], registry: Registry, state: State) -> list[Line]:
     """Ask the registry and this machine's records about targets, all at once."""
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(lambda one: _line(one, registry, state), planned))
+        return list(pool.map(lambda one: _with_budget(one, _line(one, registry, state)), planned))
+
+
+def _with_budget(planned: PlannedTarget, line: Line) -> Line:
+    limits = {limit.kind: limit.bytes for limit in budget.limits_of(planned.target)}
+    return replace(line, budget=limits.get("size", 0), download_budget=limits.get("pull", 0))
 
 
 def _line(planned: PlannedTarget, registry: Registry, state: State) -> Line:
@@ -67,8 +78,10 @@ def show(lines: Sequence[Line], registry: str) -> None:
     for line in lines:
         click.secho(line.target, bold=True)
         sizes = [
-            f"{line.size / 1e6:.0f} MB" if line.size else "",
-            f"{line.download / 1e6:.0f} MB to pull" if line.download else "",
+            f"{line.size / 1e6:.0f} MB{_used(line.size, line.budget)}" if line.size else "",
+            f"{line.download / 1e6:.0f} MB to pull{_used(line.download, line.download_budget)}"
+            if line.download
+            else "",
         ]
         click.echo(f"  size    {', '.join(size for size in sizes if size) or 'unknown here'}")
         if line.build_seconds:
@@ -77,3 +90,7 @@ def show(lines: Sequence[Line], registry: str) -> None:
         click.echo(f"  digest  {line.digest or f'not in {registry}'}")
         if line.tags:
             click.echo(f"  tags    {', '.join(line.tags)}")
+
+
+def _used(size: int, limit: int) -> str:
+    return f" ({size / limit:.0%} of its budget)" if limit else ""

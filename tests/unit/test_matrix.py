@@ -86,6 +86,22 @@ def test_selection_by_target_alias_group_row_stage_and_glob() -> None:
         select(["tain-cpu"])
 
 
+def test_a_row_overrides_budgets_stage_by_stage() -> None:
+    text = GOOD.replace("  onnxruntime: 1.26.0\n", "  budgets: {base: 150m, inference: {size: 250m, pull: 100M}}\n", 1)
+    text = text.replace("    wheels: pypi\n", "    budgets:\n      train: 8g\n      inference: 3g\n", 1)
+    read = load(text)
+    assert {stage: str(one) for stage, one in read.rows["cpu"].budgets.items()} == {
+        "base": "150m", "inference": "250m, 100m to pull"
+    }  # fmt: skip
+    # What a row says of a stage replaces all that defaults say of it; stages that it does not name keep theirs.
+    assert {stage: str(one) for stage, one in read.rows["cu128"].budgets.items()} == {
+        "base": "150m", "train": "8g", "inference": "3g"
+    }  # fmt: skip
+    assert str(read.locate("cu128", "budgets", "base", "size")) == "matrix.yaml:13:19"
+    assert str(read.locate("cu128", "budgets", "inference", "size")) == "matrix.yaml:21:18"
+    assert str(read.locate("cpu", "budgets", "inference", "pull")) == "matrix.yaml:13:55"
+
+
 # (what is replaced, by what, where the problem is, part of the message, part of the hint)
 WRONG = [
     ('python: "3.11"', "python: 3.10", "7:11", "YAML reads 3.10 as the number 3.1", '"3.10" in quotes'),
@@ -107,6 +123,12 @@ WRONG = [
     ("wheels: pypi", "wheels: conda", "19:13", "conda is not one of pytorch, pypi", "known"),
     ("wheels: pypi", "shm_size: 8", "19:15", "8 is not a size", "8g"),
     ("wheels: pypi", "shm_size: lots", "19:15", "lots is not a size", "8g"),
+    ("wheels: pypi", "budgets: 2g", "19:14", "mapping", ""),
+    ("wheels: pypi", "budgets: {trian: 2g}", "19:15", "trian is not one of", "did you mean train?"),
+    ("wheels: pypi", "budgets: {train: 2 GB}", "19:22", "2 GB is not a size", "8g"),
+    ("wheels: pypi", "budgets: {train: {size: 2}}", "19:29", "2 is not a size", "8g"),
+    ("wheels: pypi", "budgets: {train: {weight: 2g}}", "19:23", "unknown key `budgets.train.weight`", ""),
+    ("wheels: pypi", "budgets: {train: {}}", "19:22", "names no size", "{size: 2g, pull: 800m}"),
     ("wheels: pypi", "opset: high", "19:12", "whole number", ""),
     ("wheels: pypi", "stages: [train]", "19:13", "stage train needs stage base", "add base"),
     ("wheels: pypi", "stages: [base, trian]", "19:20", "trian is not one of", "did you mean train?"),
@@ -175,13 +197,19 @@ def test_shapes_that_are_no_matrix(text: str) -> None:
 def test_the_schema_accepts_what_the_loader_accepts() -> None:
     schema = matrix_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
-    for text in (GOOD, (PROJECT / "matrix.yaml").read_text()):
+    budgets = GOOD.replace("variant: cu128", "variant: cu128\n    budgets: {base: 150m, train: {pull: 1g}}", 1)
+    for text in (GOOD, budgets, (PROJECT / "matrix.yaml").read_text()):
         value = yaml.safe_load(text)
         value["epoch"] = value["epoch"].isoformat()
         jsonschema.validate(value, schema)
     value["rows"]["cpu"]["tourch"] = "1"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(value, schema)
+    del value["rows"]["cpu"]["tourch"]
+    for wrong in ({"trian": "2g"}, {"train": "2 GB"}, {"train": {"weight": "2g"}}):
+        value["rows"]["cpu"]["budgets"] = wrong
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(value, schema)
 
 
 def test_the_projects_own_matrix_is_right() -> None:

@@ -12,6 +12,7 @@ import pytest
 from imagebuild.errors import InputError
 from imagebuild.plan.inputs import Part, inputs_digest
 from imagebuild.plan.targets import descendants, with_ancestors
+from imagebuild.run.smoke import Suite
 from tests.projects import MATRIX, ROOT, plan, project
 
 TARGETS = ["base-cpu", "train-cpu", "diag-tools-cpu", "inference-cpu"]
@@ -53,6 +54,15 @@ def test_comments_and_moved_lines_change_nothing(folder: Path) -> None:
     before = digests(folder)
     edit(folder / "matrix.yaml", "rows:\n", "# a comment\n\nrows:\n")
     assert changed(folder, before) == set()
+
+
+def test_a_budget_changes_no_image_and_no_smoke_result(folder: Path) -> None:
+    before, target = digests(folder), plan(folder).targets["train-cpu"]
+    tested = Suite.load(folder, "train").digest(target.row)
+    edit(folder / "matrix.yaml", "cpu: {variant: cpu,", "cpu: {variant: cpu, budgets: {train: 1g},")
+    assert plan(folder).targets["train-cpu"].row.budgets
+    assert changed(folder, before) == set()
+    assert Suite.load(folder, "train").digest(plan(folder).targets["train-cpu"].row) == tested
 
 
 def test_a_version_changes_its_stage_and_what_is_built_from_it(folder: Path) -> None:
