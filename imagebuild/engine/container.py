@@ -20,6 +20,7 @@ from imagebuild.errors import EngineError
 
 OWNER_LABEL = "io.buildkit.owner"
 _HEADER = 8  # bytes before each frame of an attached stream: which stream, then the length
+_ALWAYS_WRITABLE = ("/run", "/tmp", "/var/tmp")  # noqa: S108  (as `podman run --read-only` has it)
 _TIMED_OUT = 124  # as timeout(1) says it
 
 
@@ -34,7 +35,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class ContainerSettings:
-    """What a container is given. `shm_bytes` is the size of /dev/shm in bytes."""
+    """What a container is given.
+
+    Attributes:
+        shm_bytes: the size of /dev/shm in bytes.
+        read_only: whether the root filesystem is; /tmp, /run and `scratch` can be written all the same.
+        scratch: folders in memory, which anybody in the container may write.
+    """
 
     image: str
     command: Sequence[str]
@@ -43,6 +50,8 @@ class ContainerSettings:
     capabilities: Sequence[str] = ()
     environment: Mapping[str, str] | None = None
     network: str = "none"
+    read_only: bool = False
+    scratch: Sequence[str] = ()
     owner: str = "buildkit"
 
     def as_spec(self) -> dict[str, Any]:
@@ -57,11 +66,18 @@ class ContainerSettings:
             "netns": {"nsmode": self.network},
             "labels": {OWNER_LABEL: self.owner},
             "remove": False,
+            "read_only_filesystem": self.read_only,
+            "mounts": [_in_memory(folder) for folder in (*(_ALWAYS_WRITABLE if self.read_only else ()), *self.scratch)],
         }
         if self.devices:
             # A confined container may not open the driver's devices; NVIDIA documents this for CDI.
             spec["selinux_opts"] = ["disable"]
         return spec
+
+
+def _in_memory(folder: str) -> dict[str, Any]:
+    options = ["mode=1777", "nosuid", "nodev"]
+    return {"type": "tmpfs", "source": "tmpfs", "destination": folder, "options": options}
 
 
 class Container:

@@ -38,8 +38,9 @@ class Suite:
 
     @classmethod
     def load(cls, project: Path, stage: str) -> Suite:
-        """Read `images/<stage>/smoke/` and `images/common/smoke/`."""
-        folders = (project / "images" / "common" / "smoke", project / "images" / stage / "smoke")
+        """Read `images/<stage>/smoke/`, what users of the image have in `client/`, and `images/common/smoke/`."""
+        images = project / "images"
+        folders = (images / "common" / "smoke", images / stage / "client", images / stage / "smoke")
         return cls({path.name: path.read_bytes() for folder in folders for path in sorted(folder.glob("*.py"))})
 
     def digest(self, row: Row) -> str:
@@ -91,12 +92,15 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
     started = datetime.now(UTC)
     wants_gpu = target.row.is_cuda and request.gpu_mode != "off"
     use_gpu = wants_gpu and request.gpu_present
+    serves = target.stage == "inference"  # with as few rights as it will have on a robot
     settings = ContainerSettings(
         image=request.image,
-        command=["sleep", "infinity"] if target.stage != "inference" else _WAIT,
+        command=["sleep", "infinity"] if not serves else _WAIT,
         shm_bytes=target.row.shm_bytes,
         devices=[GPU_DEVICE] if use_gpu else [],
-        capabilities=["SYS_PTRACE"],
+        capabilities=["SYS_PTRACE"] if not serves else [],
+        read_only=serves,
+        scratch=["/smoke"],
         owner=request.owner,
     )
     checks = request.suite.checks(is_cuda=target.row.is_cuda)

@@ -17,7 +17,7 @@ import socket
 import time
 from array import array
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Type
+from typing import Any
 
 import policy_exchange as px
 
@@ -26,19 +26,19 @@ class PolicyError(Exception):
     """There is no action. A control loop goes to its safe state on any of these."""
 
 
-class NotServing(PolicyError):
+class NotServingError(PolicyError):
     """No server serves there: not yet, not any more, or it died. `connect` again once it is back."""
 
 
-class Busy(PolicyError):
+class BusyError(PolicyError):
     """Another control loop has this exchange; there can be one."""
 
 
-class TooLate(PolicyError):
+class TooLateError(PolicyError):
     """The server did not answer in time. It may still do so; that answer is never taken for a later one."""
 
 
-class Refused(PolicyError):
+class RefusedError(PolicyError):
     """The server answered that it has no action: the observation, or the policy's action, is not finite."""
 
 
@@ -53,12 +53,12 @@ class ControlClient:
             spin: seconds to look for the answer before sleeping: lower latency for more CPU.
 
         Raises:
-            NotServing: there is no server.
-            Busy: another client has the exchange.
+            NotServingError: there is no server.
+            BusyError: another client has the exchange.
         """
         self._path = os.path.join(run_folder, px.FILE_NAME)
         self._spin_ns = int(spin * 1e9)
-        self._exchange: Optional[px.Exchange] = None
+        self._exchange: px.Exchange | None = None
         self.connect()
 
     def connect(self) -> None:
@@ -67,19 +67,21 @@ class ControlClient:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
-            raise NotServing(f"there is no exchange at {self._path} ({error.strerror}): start policy-server") from None
+            raise NotServingError(
+                f"there is no exchange at {self._path} ({error.strerror}): start policy-server"
+            ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._exchange = px.Exchange(descriptor)
         except BlockingIOError:
             os.close(descriptor)
-            raise Busy(f"another control loop has {self._path}: there can be one; others use the socket") from None
-        except px.NotAnExchange as error:
+            raise BusyError(f"another control loop has {self._path}: there can be one; others use the socket") from None
+        except px.ExchangeError as error:
             os.close(descriptor)
-            raise NotServing(f"{self._path}: {error}") from None
+            raise NotServingError(f"{self._path}: {error}") from None
         try:
             self.check()
-        except NotServing:
+        except NotServingError:
             self.close()
             raise
         self._response_address = self._exchange.address("response")
@@ -92,13 +94,13 @@ class ControlClient:
         return self._connected().layout
 
     def check(self) -> None:
-        """Raise NotServing unless the server serves and lives."""
+        """Raise NotServingError unless the server serves and lives."""
         header = self._connected().header
         if header.status != px.SERVING:
-            raise NotServing(f"the policy server is {px.STATUS_NAMES[header.status]}")
+            raise NotServingError(f"the policy server is {px.STATUS_NAMES[header.status]}")
         age = px.heartbeat_age(header)
         if age > px.GONE_AFTER_SECONDS:
-            raise NotServing(f"the policy server has given no sign of life for {age:.1f} s: it is gone, or hangs")
+            raise NotServingError(f"the policy server has given no sign of life for {age:.1f} s: it is gone, or hangs")
 
     def decide(self, observation: Any, timeout: float = 0.005) -> Any:
         """Return the action for a raw observation, as an `array` of float32 or int64 (numpy takes it as it is).
@@ -122,7 +124,7 @@ class ControlClient:
         self._await(header, sequence, started, int(timeout * 1e9))
         px.fence()
         if not header.valid:
-            raise Refused(px.ERROR_TEXTS[header.error])
+            raise RefusedError(px.ERROR_TEXTS[header.error])
         action = array(self._format)
         action.frombytes(exchange.action)
         return action
@@ -136,7 +138,7 @@ class ControlClient:
             now = time.monotonic_ns()
             if now >= until:
                 self.check()
-                raise TooLate(f"no action within {timeout_ns / 1e6:g} ms")
+                raise TooLateError(f"no action within {timeout_ns / 1e6:g} ms")
             if header.status != px.SERVING:
                 self.check()
             if now >= spin_until:
@@ -144,7 +146,7 @@ class ControlClient:
 
     def _connected(self) -> px.Exchange:
         if self._exchange is None:
-            raise NotServing("the client is closed")
+            raise NotServingError("the client is closed")
         return self._exchange
 
     def close(self) -> None:
@@ -156,14 +158,14 @@ class ControlClient:
     def __enter__(self) -> ControlClient:
         return self
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 traceback: Optional[TracebackType]) -> None:  # fmt: skip
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:  # fmt: skip
         self.close()
 
 
 def _as_floats(observation: Any, count: int) -> memoryview:
     """The bytes of an observation as float32."""
-    view: Optional[memoryview] = None
+    view: memoryview | None = None
     with contextlib.suppress(TypeError):
         view = memoryview(observation)
     if view is None or view.format != "f" or not view.c_contiguous:
@@ -180,7 +182,7 @@ class SocketClient:
         """Connect; `timeout` is in seconds, for each answer.
 
         Raises:
-            NotServing: there is no server.
+            NotServingError: there is no server.
         """
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout)
@@ -189,38 +191,38 @@ class SocketClient:
             self._socket.connect(path)
         except OSError as error:
             self._socket.close()
-            raise NotServing(f"nobody answers at {path} ({error.strerror}): start policy-server") from None
+            raise NotServingError(f"nobody answers at {path} ({error.strerror}): start policy-server") from None
         self._lines = self._socket.makefile("rb")
 
-    def ask(self, message: Dict[str, Any]) -> Dict[str, Any]:
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message and return the answer.
 
         Raises:
-            Refused: the answer is an error.
-            NotServing: the server closed the connection.
-            TooLate: it did not answer in time.
+            RefusedError: the answer is an error.
+            NotServingError: the server closed the connection.
+            TooLateError: it did not answer in time.
         """
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
             line = self._lines.readline()
-        except socket.timeout:
-            raise TooLate(f"no answer within {self._socket.gettimeout():g} s") from None
+        except socket.timeout:  # noqa: UP041  (they are one from Python 3.10 on)
+            raise TooLateError(f"no answer within {self._socket.gettimeout():g} s") from None
         except OSError as error:
-            raise NotServing(f"the policy server closed the connection ({error.strerror})") from None
+            raise NotServingError(f"the policy server closed the connection ({error.strerror})") from None
         if not line:
-            raise NotServing("the policy server closed the connection")
-        answer: Dict[str, Any] = json.loads(line)
+            raise NotServingError("the policy server closed the connection")
+        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise Refused(answer["error"])
+            raise RefusedError(answer["error"])
         return answer
 
-    def decide(self, observation: List[float]) -> Any:
+    def decide(self, observation: list[float]) -> Any:
         """Return the action for one raw observation: a list, or a number for a discrete policy."""
         return self.ask({"observation": observation})["action"]
 
-    def decide_many(self, observations: List[List[float]]) -> List[Any]:
+    def decide_many(self, observations: list[list[float]]) -> list[Any]:
         """Return the actions for several."""
-        actions: List[Any] = self.ask({"observations": observations})["actions"]
+        actions: list[Any] = self.ask({"observations": observations})["actions"]
         return actions
 
     def close(self) -> None:
@@ -231,6 +233,6 @@ class SocketClient:
     def __enter__(self) -> SocketClient:
         return self
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 traceback: Optional[TracebackType]) -> None:  # fmt: skip
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:  # fmt: skip
         self.close()

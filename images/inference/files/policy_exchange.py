@@ -2,10 +2,10 @@
 
 policy_exchange.h says the same to a C compiler, and explains the protocol. This file needs nothing but Python 3.8.
 
-Order of memory accesses. The sequence counters are aligned 32-bit words, which CPython reads and writes with one machine
-instruction. x86-64 keeps stores in order and loads in order, so a counter never overtakes the numbers that it announces.
-Other machines (aarch64) may reorder them: there `fence` makes a system call whose path in the kernel has a full barrier
-(FUTEX_WAKE, which must not miss a waiter).
+Order of memory accesses. The sequence counters are aligned 32-bit words, which CPython reads and writes with one
+machine instruction. x86-64 keeps stores in order and loads in order, so a counter never overtakes the numbers that it
+announces. Other machines (aarch64) may reorder them: there `fence` makes a system call whose path in the kernel has a
+full barrier (FUTEX_WAKE, which must not miss a waiter).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import platform
 import sys
 import time
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 MAGIC = b"BKPOLICY"
 VERSION = 1
@@ -107,7 +107,7 @@ def _next_line(offset: int) -> int:
     return -(-offset // LINE) * LINE
 
 
-class NotAnExchange(Exception):
+class ExchangeError(Exception):
     """The file is no exchange, or one that this code does not understand."""
 
 
@@ -118,13 +118,13 @@ class Exchange:
         """Map an open file; it stays open with the exchange, as its lock lives in the descriptor.
 
         Raises:
-            NotAnExchange: it is none, or not one of this version.
+            ExchangeError: it is none, or not one of this version.
         """
         size = os.fstat(descriptor).st_size
         if size < ctypes.sizeof(Header):
-            raise NotAnExchange("the file is too short to be an exchange")
+            raise ExchangeError("the file is too short to be an exchange")
         if sys.byteorder != "little":
-            raise NotAnExchange("an exchange is little-endian, and this machine is not")
+            raise ExchangeError("an exchange is little-endian, and this machine is not")
         self.descriptor = descriptor
         self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         if writable:
@@ -133,11 +133,11 @@ class Exchange:
             self.header = Header.from_buffer_copy(self._map)
         try:
             self.layout = self._checked(size)
-        except NotAnExchange:
+        except ExchangeError:
             del self.header
             self._map.close()
             raise
-        self._views: List[memoryview] = []
+        self._views: list[memoryview] = []
         self.observation = self._view(self.layout.observation_offset, 4 * self.layout.observation_count)
         width = ctypes.sizeof(_TYPES[self.layout.action_type])
         self.action = self._view(self.layout.action_offset, width * self.layout.action_count)
@@ -145,15 +145,15 @@ class Exchange:
     def _checked(self, size: int) -> Layout:
         header = self.header
         if header.magic != MAGIC:
-            raise NotAnExchange("the file is not an exchange of a policy server")
+            raise ExchangeError("the file is not an exchange of a policy server")
         if header.version != VERSION:
-            raise NotAnExchange(f"the exchange has version {header.version}, this code reads version {VERSION}")
+            raise ExchangeError(f"the exchange has version {header.version}, this code reads version {VERSION}")
         if header.action_type not in FORMATS:
-            raise NotAnExchange(f"the exchange has actions of an unknown type, {header.action_type}")
+            raise ExchangeError(f"the exchange has actions of an unknown type, {header.action_type}")
         layout = Layout.of(header.observation_count, header.action_count, header.action_type)
         said = (header.observation_offset, header.action_offset, header.size)
         if said != (layout.observation_offset, layout.action_offset, layout.size) or size != layout.size:
-            raise NotAnExchange("the exchange's sizes contradict each other")
+            raise ExchangeError("the exchange's sizes contradict each other")
         return layout
 
     def _view(self, offset: int, length: int) -> memoryview:
@@ -263,6 +263,6 @@ def end(exchange: Exchange, status: int) -> None:
         wake(exchange.address(field))
 
 
-def heartbeat_age(header: Any, now_ns: Optional[int] = None) -> float:
+def heartbeat_age(header: Any, now_ns: int | None = None) -> float:
     """Return how many seconds ago the server said that it lives."""
     return ((time.monotonic_ns() if now_ns is None else now_ns) - int(header.heartbeat_ns)) / 1e9

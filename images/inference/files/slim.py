@@ -20,7 +20,7 @@ from pathlib import Path
 
 #: Files of a distribution that nothing reads at run time.
 UNUSED = (
-    "*/tests/*", "*/testing/*", "*/f2py/*", "numpy/distutils/*", "../../../bin/*",
+    "*/tests/*", "*/testing/*", "*/f2py/*", "numpy/distutils/*", "numpy/*/include/*", "../../../bin/*",
     "*.pyi", "*.a", "*.c", "*.cpp", "*.h", "*.hpp", "*.pxd", "*.pyx",
     # tools to make and change models; and the library for C++ programs: Python's own module has it all in it
     "onnxruntime/backend/*", "onnxruntime/datasets/*", "onnxruntime/quantization/*", "onnxruntime/tools/*",
@@ -53,8 +53,8 @@ def canonical(name: str) -> str:
 def closure(roots: Iterable[str]) -> list[metadata.Distribution]:
     """Return the distributions that ``roots`` need, themselves included, sorted by name.
 
-    A requirement that is not installed does not apply to this platform; one that only an extra asks for, or that nothing
-    imports at run time, is left out.
+    A requirement that is not installed does not apply to this platform; one that only an extra asks for, or that
+    nothing imports at run time, is left out.
     """
     found: dict[str, metadata.Distribution] = {}
     waiting = [canonical(root) for root in roots]

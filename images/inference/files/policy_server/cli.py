@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import List, Optional
 
 from policy_server import health, supervise
 from policy_server.errors import ServerError
 from policy_server.options import parse
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Do what the command line says; return the exit code."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:

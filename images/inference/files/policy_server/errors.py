@@ -9,7 +9,7 @@ class ServerError(Exception):
     exit_code = 1
 
 
-class BadInput(ServerError):
+class InputError(ServerError):
     """The policy file or an option is wrong (exit code 2)."""
 
     exit_code = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import Any, Dict
+from typing import Any
 
 from policy_server.options import Options
 
@@ -26,11 +26,11 @@ def check(options: Options) -> int:
     return 0
 
 
-def _ask(path: str) -> Dict[str, Any]:
+def _ask(path: str) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_SECONDS)
         connection.connect(path)
         connection.sendall(b'{"ask":"health"}\n')
         with connection.makefile("rb") as lines:
-            answer: Dict[str, Any] = json.loads(lines.readline())
+            answer: dict[str, Any] = json.loads(lines.readline())
     return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, List, NamedTuple
+from typing import Any, NamedTuple
 
 PROVIDERS = ("cpu", "cuda", "tensorrt")
 
@@ -47,7 +47,7 @@ class Options(NamedTuple):
         return os.path.join(self.run, "exchange")
 
 
-def parse(arguments: List[str]) -> Options:
+def parse(arguments: list[str]) -> Options:
     """Read the command line; a wrong one ends the program with exit code 2, as argparse does."""
     parser = argparse.ArgumentParser(
         prog="policy-server", description=_DESCRIPTION, epilog=_EXAMPLES,

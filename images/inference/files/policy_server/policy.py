@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy
 import onnxruntime
 
-from policy_server.errors import BadInput, ServerError
+from policy_server.errors import InputError, ServerError
 from policy_server.options import Options
 
 _PROVIDERS = {
@@ -26,9 +26,9 @@ class Description(NamedTuple):
 
     algorithm: str
     environment: str
-    observation_shape: Tuple[int, ...]
+    observation_shape: tuple[int, ...]
     action_space: str
-    action_shape: Tuple[int, ...]
+    action_shape: tuple[int, ...]
     normalisation: str
 
     @property
@@ -54,7 +54,7 @@ class Policy:
         """Load, check and warm up.
 
         Raises:
-            BadInput: the file is not there, is no policy, or contradicts itself.
+            InputError: the file is not there, is no policy, or contradicts itself.
             ServerError: the provider that was asked for is not there, or was replaced.
         """
         self._file = options.policy
@@ -89,11 +89,11 @@ class Policy:
             self._binding.bind_ortvalue_output("action", wrap(self.action))
 
     def _describe(self, any_policy: bool) -> Description:
-        said: Dict[str, str] = self._session.get_modelmeta().custom_metadata_map
+        said: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
         if said.get("buildkit.policy") is None and any_policy:
             return self._guess()
         if said.get("buildkit.policy") != "1":
-            raise BadInput(f"{self._file} does not say which policy it is (metadata buildkit.policy=1): {_EXPORT}, "
+            raise InputError(f"{self._file} does not say which policy it is (metadata buildkit.policy=1): {_EXPORT}, "
                            "or pass --any-policy if you know that it takes raw observations")  # fmt: skip
         try:
             description = Description(
@@ -101,14 +101,14 @@ class Policy:
                 said["buildkit.action_space"], _shape(said["buildkit.action_shape"]), said["buildkit.normalisation"],
             )  # fmt: skip
         except KeyError as missing:
-            raise BadInput(f"{self._file} lacks the metadata {missing}: {_EXPORT}") from None
+            raise InputError(f"{self._file} lacks the metadata {missing}: {_EXPORT}") from None
         except ValueError as wrong:
-            raise BadInput(f"{self._file} has wrong metadata ({wrong}): {_EXPORT}") from None
+            raise InputError(f"{self._file} has wrong metadata ({wrong}): {_EXPORT}") from None
         if description.normalisation not in ("folded", "none"):
-            raise BadInput(f"{self._file} was exported with normalisation {description.normalisation!r}, so it would "
+            raise InputError(f"{self._file} was exported with normalisation {description.normalisation!r}, so it would "
                            f"misread raw observations: {_EXPORT}, which folds the statistics in")  # fmt: skip
         if description.action_space not in ("box", "discrete", "multi_discrete"):
-            raise BadInput(f"{self._file} has the action space {description.action_space!r}, and only box, discrete "
+            raise InputError(f"{self._file} has the action space {description.action_space!r}, and only box, discrete "
                            "and multi_discrete are served: train with one of these")  # fmt: skip
         return description
 
@@ -116,21 +116,21 @@ class Policy:
         """What the graph itself tells, for a policy that somebody vouches for."""
         ends = [*self._session.get_inputs(), *self._session.get_outputs()]
         if len(ends) != 2 or not all(each.shape for each in ends):
-            raise BadInput(f"{self._file} has {[each.name for each in ends]}, and a policy has one batch going in and "
-                           f"one coming out: {_EXPORT}")  # fmt: skip
+            names = [each.name for each in ends]
+            raise InputError(f"{self._file} has {names}, and a policy has one batch in and one out: {_EXPORT}")
         given, made = ends
         shapes = [given.shape[1:], made.shape[1:]]
         if any(not isinstance(size, int) for shape in shapes for size in shape):
-            raise BadInput(f"{self._file} has sizes that are not fixed, {shapes}: only the batch may vary")
+            raise InputError(f"{self._file} has sizes that are not fixed, {shapes}: only the batch may vary")
         space = "box" if made.type == "tensor(float)" else "multi_discrete" if shapes[1] else "discrete"
         return Description("unknown", "unknown", tuple(shapes[0]), space, tuple(shapes[1]), "unknown")
 
     def _check_types(self) -> None:
-        wanted = {"observation": "tensor(float)",
-                  "action": "tensor(float)" if self.description.action_type is numpy.float32 else "tensor(int64)"}  # fmt: skip
+        made = "tensor(float)" if self.description.action_type is numpy.float32 else "tensor(int64)"
+        wanted = {"observation": "tensor(float)", "action": made}
         found = {each.name: each.type for each in [*self._session.get_inputs(), *self._session.get_outputs()]}
         if found != wanted:
-            raise BadInput(f"{self._file} has {found}, and a policy has {wanted}: {_EXPORT}")
+            raise InputError(f"{self._file} has {found}, and a policy has {wanted}: {_EXPORT}")
 
     def _warm_up(self) -> None:
         noise = numpy.random.default_rng(0)
@@ -141,21 +141,21 @@ class Policy:
                 self.observation[...] = tried[number % 3]
                 self.act_once()
         except Exception as error:  # noqa: BLE001  (ONNX Runtime has its own exception classes, and numpy's come too)
-            raise BadInput(f"{self._file} does not run with observations of the shape that it names, "
+            raise InputError(f"{self._file} does not run with observations of the shape that it names, "
                            f"{list(self.description.observation_shape)}: {first_line(error)}") from None  # fmt: skip
         shape = (3, *self.description.action_shape)
         if many.shape != shape:
-            raise BadInput(f"{self._file} gives actions of shape {many.shape}, not {shape}: {_EXPORT}")
+            raise InputError(f"{self._file} gives actions of shape {many.shape}, not {shape}: {_EXPORT}")
         if not numpy.isfinite(many).all():
-            raise BadInput(f"{self._file} gives actions that are not finite: the training diverged, or the "
+            raise InputError(f"{self._file} gives actions that are not finite: the training diverged, or the "
                            "normalisation divides by zero")  # fmt: skip
         if not numpy.allclose(self.action[0], many[(_WARM_UP - 1) % 3], atol=1e-3):
-            raise BadInput(f"{self._file} gives other actions for one observation than for several: {_EXPORT}")
+            raise InputError(f"{self._file} gives other actions for one observation than for several: {_EXPORT}")
 
 
 def _session(options: Options) -> Any:
     if not os.path.isfile(options.policy):
-        raise BadInput(f"there is no policy at {options.policy}: mount one there, read-only, or name it by --policy")
+        raise InputError(f"there is no policy at {options.policy}: mount one there, read-only, or name it by --policy")
     wanted = _PROVIDERS[options.provider]
     missing = [name for name in wanted if name not in onnxruntime.get_available_providers()]
     if missing:
@@ -169,7 +169,7 @@ def _session(options: Options) -> Any:
     except Exception as error:  # noqa: BLE001  (ONNX Runtime has a class of its own for every failure)
         if options.provider != "cpu":
             raise ServerError(f"{options.policy} does not run on {wanted[0]}: {first_line(error)}") from None
-        raise BadInput(f"{options.policy} is no policy that ONNX Runtime {onnxruntime.__version__} can load: "
+        raise InputError(f"{options.policy} is no policy that ONNX Runtime {onnxruntime.__version__} can load: "
                        f"{first_line(error)}") from None  # fmt: skip
     session.disable_fallback()
     if session.get_providers()[0] != wanted[0]:
@@ -178,8 +178,8 @@ def _session(options: Options) -> Any:
     return session
 
 
-def _shape(text: str) -> Tuple[int, ...]:
-    sizes: List[Any] = json.loads(text)
+def _shape(text: str) -> tuple[int, ...]:
+    sizes: list[Any] = json.loads(text)
     if not isinstance(sizes, list) or not all(type(size) is int and size > 0 for size in sizes):
         raise ValueError(f"{text!r} is no list of sizes")
     return tuple(sizes)

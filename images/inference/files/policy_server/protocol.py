@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A message that is answered with an error. `code` is for programs, the text for people."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -17,9 +18,9 @@ class Refused(Exception):
 class Handlers(NamedTuple):
     """What answers: `act` takes a list of observations and gives as many actions; the others describe the server."""
 
-    act: Callable[[List[Any]], List[Any]]
-    info: Callable[[], Dict[str, Any]]
-    health: Callable[[], Dict[str, Any]]
+    act: Callable[[list[Any]], list[Any]]
+    info: Callable[[], dict[str, Any]]
+    health: Callable[[], dict[str, Any]]
 
 
 class Conversation:
@@ -35,7 +36,7 @@ class Conversation:
         try:
             message = parse(line)
             answer = self._answer(message)
-        except Refused as refusal:
+        except RefusedError as refusal:
             answer = error(refusal.code, str(refusal))
         except Exception as failure:  # noqa: BLE001  (a client must hear of it, and the server live)
             answer = error("failed", f"{type(failure).__name__}: {failure}")
@@ -43,46 +44,46 @@ class Conversation:
             answer["id"] = message["id"]
         return as_line(answer)
 
-    def _answer(self, message: Dict[str, Any]) -> Dict[str, Any]:
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         wanted = [key for key in ("ask", "observation", "observations") if key in message]
         if len(wanted) != 1:
-            raise Refused("bad_message", "a message has exactly one of observation, observations and ask")
+            raise RefusedError("bad_message", "a message has exactly one of observation, observations and ask")
         unknown = sorted(set(message) - {*wanted, "id"})
         if unknown:
-            raise Refused("bad_message", f"a message has no {unknown[0]!r}")
+            raise RefusedError("bad_message", f"a message has no {unknown[0]!r}")
         if wanted == ["ask"]:
             return self._tell(message["ask"])
         observations = message["observations"] if wanted == ["observations"] else [message["observation"]]
         if not isinstance(observations, list) or not observations:
-            raise Refused("bad_message", "observations is a list of at least one observation")
+            raise RefusedError("bad_message", "observations is a list of at least one observation")
         actions = self._handlers.act(observations)
         self._steps += len(actions)
         if wanted == ["observations"]:
             return {"actions": actions, "step": self._steps}
         return {"action": actions[0], "step": self._steps}
 
-    def _tell(self, what: Any) -> Dict[str, Any]:
+    def _tell(self, what: Any) -> dict[str, Any]:
         if what == "info":
             return dict(self._handlers.info())
         if what == "health":
             return dict(self._handlers.health())
-        raise Refused("bad_message", "one can ask for info or health")
+        raise RefusedError("bad_message", "one can ask for info or health")
 
 
-def parse(line: bytes) -> Dict[str, Any]:
+def parse(line: bytes) -> dict[str, Any]:
     """Read a line.
 
     Raises:
-        Refused: it is no JSON object.
+        RefusedError: it is no JSON object.
     """
     try:
         message = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError:
-        raise Refused("bad_message", "a message is UTF-8") from None
+        raise RefusedError("bad_message", "a message is UTF-8") from None
     except (ValueError, RecursionError) as wrong:
-        raise Refused("bad_message", f"a message is one JSON object on one line: {wrong}") from None
+        raise RefusedError("bad_message", f"a message is one JSON object on one line: {wrong}") from None
     if not isinstance(message, dict):
-        raise Refused("bad_message", "a message is one JSON object on one line")
+        raise RefusedError("bad_message", "a message is one JSON object on one line")
     return message
 
 
@@ -90,11 +91,11 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def error(code: str, text: str) -> Dict[str, Any]:
+def error(code: str, text: str) -> dict[str, Any]:
     """Return the answer that says what was wrong."""
     return {"error": text, "code": code}
 
 
-def as_line(answer: Dict[str, Any]) -> bytes:
+def as_line(answer: dict[str, Any]) -> bytes:
     """Write an answer."""
     return json.dumps(answer, separators=(",", ":")).encode() + b"\n"

@@ -1,7 +1,7 @@
 """The first process: it starts the control loop and the socket, and sees to it that an end is an end for all to see.
 
-A control loop that dies, even by a crash in native code, is marked in the exchange at once; a socket that dies is started
-again, and the control loop does not notice.
+A control loop that dies, even by a crash in native code, is marked in the exchange at once; a socket that dies is
+started again, and the control loop does not notice.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, Optional
+from collections.abc import Callable
+from typing import Any
 
 import policy_exchange as px
 
-from policy_server.errors import BadInput, ServerError
+from policy_server.errors import InputError, ServerError
 from policy_server.options import Options
 
 _PR_SET_PDEATHSIG = 1
@@ -43,7 +44,7 @@ def _claim(folder: str) -> int:
     try:
         lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise BadInput(f"cannot write into {folder} ({error.strerror}): {mount}") from None
+        raise InputError(f"cannot write into {folder} ({error.strerror}): {mount}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -72,7 +73,7 @@ def _bury(path: str) -> None:
     """Mark an exchange whose server is gone, so that a client that still waits there hears of it."""
     try:
         exchange = px.Exchange(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
-    except (OSError, px.NotAnExchange):
+    except (OSError, px.ExchangeError):
         return
     if exchange.header.status in (px.STARTING, px.SERVING):
         px.end(exchange, px.FAILED)
@@ -84,7 +85,7 @@ class _Family:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._names: Dict[int, str] = {}
+        self._names: dict[int, str] = {}
         self._stopping = False
 
     def live(self) -> int:
@@ -110,7 +111,7 @@ class _Family:
         for child in self._names:
             os.kill(child, signal.SIGTERM)
 
-    def _start_control(self) -> Optional[str]:
+    def _start_control(self) -> str | None:
         """Start the control loop; what it says when it is ready, or None if it ended before."""
         readable, writable = os.pipe()
 
@@ -160,7 +161,7 @@ class _Family:
 
     def _socket_ended(self, status: int) -> int:
         code = _exit_code(status)
-        if code in (ServerError.exit_code, BadInput.exit_code):
+        if code in (ServerError.exit_code, InputError.exit_code):
             self._stop()
             return code
         print(f"policy-server: the socket ended ({_how(code)}) and is started again", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import Any, Dict, List, Set
+from typing import Any
 
 import numpy
 import policy_exchange as px
@@ -13,7 +13,7 @@ import policy_exchange as px
 from policy_server.errors import ServerError
 from policy_server.options import Options
 from policy_server.policy import Policy
-from policy_server.protocol import Conversation, Handlers, Refused, as_line, error
+from policy_server.protocol import Conversation, Handlers, RefusedError, as_line, error
 
 _CLIENTS = 64  # at once
 
@@ -25,7 +25,7 @@ class Talker:
         self._options = options
         self._policy = policy
         self._conversation = Conversation(Handlers(self._act, self._info, self._health))
-        self._clients: Set[Any] = set()
+        self._clients: set[Any] = set()
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one client, line by line, until it goes."""
@@ -55,34 +55,36 @@ class Talker:
             writer.write(as_line(error("too_long", f"a message has at most {longest} bytes (--max-message)")))
             return b""
 
-    def _act(self, observations: List[Any]) -> List[Any]:
+    def _act(self, observations: list[Any]) -> list[Any]:
         shape = self._policy.description.observation_shape
         try:
             given = numpy.asarray(observations)
         except ValueError:
-            raise Refused("bad_observation", f"an observation is a list of numbers of shape {list(shape)}") from None
+            raise RefusedError(
+                "bad_observation", f"an observation is a list of numbers of shape {list(shape)}"
+            ) from None
         if given.dtype.kind not in "iuf" or given.shape[1:] != shape:
-            raise Refused("bad_observation", f"an observation is a list of numbers of shape {list(shape)}, not "
+            raise RefusedError("bad_observation", f"an observation is a list of numbers of shape {list(shape)}, not "
                                              f"{list(given.shape[1:])} of {given.dtype.name}")  # fmt: skip
         with numpy.errstate(over="ignore"):
             given = given.astype(numpy.float32)
         if not numpy.isfinite(given).all():
-            raise Refused("bad_observation", px.ERROR_TEXTS[px.BAD_OBSERVATION])
+            raise RefusedError("bad_observation", px.ERROR_TEXTS[px.BAD_OBSERVATION])
         actions = self._policy.act(given)
         if not numpy.isfinite(actions).all():
-            raise Refused("bad_action", px.ERROR_TEXTS[px.BAD_ACTION])
-        found: List[Any] = actions.tolist()
+            raise RefusedError("bad_action", px.ERROR_TEXTS[px.BAD_ACTION])
+        found: list[Any] = actions.tolist()
         return found
 
-    def _info(self) -> Dict[str, Any]:
+    def _info(self) -> dict[str, Any]:
         described = self._policy.description
         return {**described._asdict(), "provider": self._policy.provider, "max_message": self._options.max_message}
 
-    def _health(self) -> Dict[str, Any]:
+    def _health(self) -> dict[str, Any]:
         """What the control loop says of itself, in the exchange."""
         try:
             exchange = px.Exchange(os.open(self._options.exchange, os.O_RDONLY | os.O_CLOEXEC), writable=False)
-        except (OSError, px.NotAnExchange) as wrong:
+        except (OSError, px.ExchangeError) as wrong:
             return {"healthy": False, "status": "failed", "reason": str(wrong)}
         header = exchange.header
         exchange.close()

@@ -1,0 +1,129 @@
+"""The policy server gives torch's actions over shared memory and over its socket, and says so when it has none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy
+import policy_client as client
+import servelib
+import smokelib
+
+TOLERANCE = 1e-5  # of continuous actions; discrete ones are equal
+OVER_THE_SOCKET = 500
+SECONDS = 5.0  # for one answer: how long it takes is reported, not judged
+WRONG = "was the normalisation folded into the graph? train and inference must come from the same row"
+
+
+def percentiles(name: str, nanoseconds: list[int]) -> None:
+    """Print how long decisions took."""
+    p50, p99, most = (numpy.percentile(nanoseconds, at) / 1e3 for at in (50, 99, 100))
+    print(f"{name}: {len(nanoseconds)} decisions, p50 {p50:.0f} us, p99 {p99:.0f} us, longest {most:.0f} us")
+
+
+def agree(name: str, actions: list[Any], wanted: Any) -> None:
+    """End as failed unless the actions are torch's."""
+    found = numpy.array(actions).reshape(wanted[: len(actions)].shape)
+    difference = abs(found - wanted[: len(actions)]).max()
+    print(f"{name}: {len(actions)} actions, largest difference {difference:.2e}")
+    limit = TOLERANCE if wanted.dtype.kind == "f" else 0
+    smokelib.require(difference <= limit, f"{name}: actions differ from torch's by {difference}", WRONG)
+
+
+def drive(folder: str, observations: Any, wanted: Any) -> None:
+    """Ask for every action over shared memory, and for some over the socket."""
+    actions, took = [], []
+    with client.ControlClient(folder) as control:
+        for observation in observations:
+            began = time.monotonic_ns()
+            actions.append(control.decide(observation, SECONDS))
+            took.append(time.monotonic_ns() - began)
+    percentiles("shared memory", took)
+    agree("shared memory", actions, wanted)
+    some = observations[:OVER_THE_SOCKET].tolist()
+    with client.SocketClient(folder) as talker:
+        agree("socket", [talker.decide(observation) for observation in some], wanted)
+        agree("socket, all at once", talker.decide_many(some), wanted)
+
+
+def expect(kind: type[Exception], what: str, call: Any, *arguments: Any) -> None:
+    """End as failed unless a call raises."""
+    try:
+        call(*arguments)
+    except kind as error:
+        print(f"{what}: {error}")
+    else:
+        smokelib.fail(f"{what} was not refused", servelib.TODO)
+
+
+def check_refusals(folder: str, observation: Any) -> None:
+    """What is no observation gets no action, and the next one does."""
+    broken = observation.copy()
+    broken[0] = numpy.nan
+    with client.ControlClient(folder) as control:
+        expect(client.RefusedError, "not a number over shared memory", control.decide, broken, SECONDS)
+        expect(client.BusyError, "a second control loop", client.ControlClient, folder)
+        control.decide(observation, SECONDS)
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(f"{folder}/policy.sock")
+        raw.sendall(b'{"observation": [1e999]}\n\xff\n' + b"[" * 100_000 + b'\n{"observation": ["1"]}\n')
+        lines = raw.makefile("rb")
+        for _ in range(4):
+            smokelib.require(b'"error"' in lines.readline(), "nonsense on the socket got no error", servelib.TODO)
+    with client.SocketClient(folder) as talker:
+        expect(client.RefusedError, "too few numbers on the socket", talker.decide, [0.0])
+        talker.decide(observation.tolist())
+
+
+def check_ends(server: servelib.Server, policy: Path, observation: Any) -> None:
+    """A client hears of every end of the server, and can go on with the next one."""
+    with client.ControlClient(server.folder) as control:
+        server.kill()
+        smokelib.require(not server.is_healthy(), "a killed server is called healthy", servelib.TODO)
+        after = servelib.Server(policy, server.folder)
+        try:
+            expect(
+                client.NotServingError, "a server that was killed and replaced", control.decide, observation, SECONDS
+            )
+            control.connect()
+            control.decide(observation, SECONDS)
+            signal_socket(after)
+            control.decide(observation, SECONDS)
+            smokelib.equal("exit code after SIGTERM", after.stop(), 0, servelib.TODO)
+            expect(client.NotServingError, "a stopped server", control.decide, observation, SECONDS)
+        finally:
+            after.end()
+    expect(client.NotServingError, "a stopped server's exchange", client.ControlClient, server.folder)
+    smokelib.require(not after.is_healthy(), "a stopped server is called healthy", servelib.TODO)
+
+
+def signal_socket(server: servelib.Server) -> None:
+    """Kill the process of the socket: it must come back."""
+    os.kill(server.children()[1], signal.SIGKILL)
+    until = time.monotonic() + 30
+    time.sleep(0.2)
+    while not server.is_healthy():
+        smokelib.require(time.monotonic() < until, "a socket that died did not come back", servelib.TODO)
+        time.sleep(0.2)
+
+
+def check(prefix: str, name: str) -> None:
+    """Serve one policy and compare all its actions."""
+    policy = smokelib.artifact(name)
+    observations = numpy.load(smokelib.artifact(f"{prefix}observations.npy"))
+    wanted = numpy.load(smokelib.artifact(f"{prefix}actions.npy"))
+    with servelib.served(policy, "--provider", "cpu") as server:
+        drive(server.folder, observations, wanted)
+        if not prefix:
+            check_refusals(server.folder, observations[0])
+            check_ends(server, policy, observations[0])
+
+
+check("", "policy.onnx")
+if (smokelib.IN / "discrete.onnx").exists():
+    check("discrete-", "discrete.onnx")
