@@ -21,6 +21,8 @@ from typing import Any
 
 import policy_exchange as px
 
+_SAYS = ("is starting", "serves", "has stopped", "has failed")  # by status
+
 
 class PolicyError(Exception):
     """There is no action. A control loop goes to its safe state on any of these."""
@@ -97,7 +99,7 @@ class ControlClient:
         """Raise NotServingError unless the server serves and lives."""
         header = self._connected().header
         if header.status != px.SERVING:
-            raise NotServingError(f"the policy server is {px.STATUS_NAMES[header.status]}")
+            raise NotServingError(f"the policy server {_SAYS[header.status]}")
         age = px.heartbeat_age(header)
         if age > px.GONE_AFTER_SECONDS:
             raise NotServingError(f"the policy server has given no sign of life for {age:.1f} s: it is gone, or hangs")

@@ -127,34 +127,16 @@ class Exchange:
             raise ExchangeError("an exchange is little-endian, and this machine is not")
         self.descriptor = descriptor
         self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
-        if writable:
-            self.header = Header.from_buffer(self._map)
-        else:
-            self.header = Header.from_buffer_copy(self._map)
         try:
-            self.layout = self._checked(size)
+            self.layout = _checked(Header.from_buffer_copy(self._map), size)
         except ExchangeError:
-            del self.header
             self._map.close()
             raise
+        self.header = Header.from_buffer(self._map) if writable else Header.from_buffer_copy(self._map)
         self._views: list[memoryview] = []
         self.observation = self._view(self.layout.observation_offset, 4 * self.layout.observation_count)
         width = ctypes.sizeof(_TYPES[self.layout.action_type])
         self.action = self._view(self.layout.action_offset, width * self.layout.action_count)
-
-    def _checked(self, size: int) -> Layout:
-        header = self.header
-        if header.magic != MAGIC:
-            raise ExchangeError("the file is not an exchange of a policy server")
-        if header.version != VERSION:
-            raise ExchangeError(f"the exchange has version {header.version}, this code reads version {VERSION}")
-        if header.action_type not in FORMATS:
-            raise ExchangeError(f"the exchange has actions of an unknown type, {header.action_type}")
-        layout = Layout.of(header.observation_count, header.action_count, header.action_type)
-        said = (header.observation_offset, header.action_offset, header.size)
-        if said != (layout.observation_offset, layout.action_offset, layout.size) or size != layout.size:
-            raise ExchangeError("the exchange's sizes contradict each other")
-        return layout
 
     def _view(self, offset: int, length: int) -> memoryview:
         view = memoryview(self._map)[offset : offset + length]
@@ -178,6 +160,20 @@ class Exchange:
         with contextlib.suppress(BufferError):  # somebody still looks into it: unmapped when that ends
             self._map.close()
         os.close(self.descriptor)
+
+
+def _checked(header: Header, size: int) -> Layout:
+    if header.magic != MAGIC:
+        raise ExchangeError("the file is not an exchange of a policy server")
+    if header.version != VERSION:
+        raise ExchangeError(f"the exchange has version {header.version}, this code reads version {VERSION}")
+    if header.action_type not in FORMATS:
+        raise ExchangeError(f"the exchange has actions of an unknown type, {header.action_type}")
+    layout = Layout.of(header.observation_count, header.action_count, header.action_type)
+    said = (header.observation_offset, header.action_offset, header.size)
+    if said != (layout.observation_offset, layout.action_offset, layout.size) or size != layout.size:
+        raise ExchangeError("the exchange's sizes contradict each other")
+    return layout
 
 
 def create(path: str, layout: Layout, mode: int) -> Exchange:

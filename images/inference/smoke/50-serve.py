@@ -15,40 +15,7 @@ import servelib
 import smokelib
 
 TOLERANCE = 1e-5  # of continuous actions; discrete ones are equal
-OVER_THE_SOCKET = 500
-SECONDS = 5.0  # for one answer: how long it takes is reported, not judged
-WRONG = "was the normalisation folded into the graph? train and inference must come from the same row"
-
-
-def percentiles(name: str, nanoseconds: list[int]) -> None:
-    """Print how long decisions took."""
-    p50, p99, most = (numpy.percentile(nanoseconds, at) / 1e3 for at in (50, 99, 100))
-    print(f"{name}: {len(nanoseconds)} decisions, p50 {p50:.0f} us, p99 {p99:.0f} us, longest {most:.0f} us")
-
-
-def agree(name: str, actions: list[Any], wanted: Any) -> None:
-    """End as failed unless the actions are torch's."""
-    found = numpy.array(actions).reshape(wanted[: len(actions)].shape)
-    difference = abs(found - wanted[: len(actions)]).max()
-    print(f"{name}: {len(actions)} actions, largest difference {difference:.2e}")
-    limit = TOLERANCE if wanted.dtype.kind == "f" else 0
-    smokelib.require(difference <= limit, f"{name}: actions differ from torch's by {difference}", WRONG)
-
-
-def drive(folder: str, observations: Any, wanted: Any) -> None:
-    """Ask for every action over shared memory, and for some over the socket."""
-    actions, took = [], []
-    with client.ControlClient(folder) as control:
-        for observation in observations:
-            began = time.monotonic_ns()
-            actions.append(control.decide(observation, SECONDS))
-            took.append(time.monotonic_ns() - began)
-    percentiles("shared memory", took)
-    agree("shared memory", actions, wanted)
-    some = observations[:OVER_THE_SOCKET].tolist()
-    with client.SocketClient(folder) as talker:
-        agree("socket", [talker.decide(observation) for observation in some], wanted)
-        agree("socket, all at once", talker.decide_many(some), wanted)
+SECONDS = servelib.ANSWER_SECONDS
 
 
 def expect(kind: type[Exception], what: str, call: Any, *arguments: Any) -> None:
@@ -118,7 +85,7 @@ def check(prefix: str, name: str) -> None:
     observations = numpy.load(smokelib.artifact(f"{prefix}observations.npy"))
     wanted = numpy.load(smokelib.artifact(f"{prefix}actions.npy"))
     with servelib.served(policy, "--provider", "cpu") as server:
-        drive(server.folder, observations, wanted)
+        servelib.drive(server.folder, observations, wanted, TOLERANCE)
         if not prefix:
             check_refusals(server.folder, observations[0])
             check_ends(server, policy, observations[0])

@@ -10,10 +10,16 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy
+import policy_client as client
 import smokelib
 
 _START_SECONDS = 60.0
+ANSWER_SECONDS = 5.0  # for one answer: how long it takes is reported, not judged
+_OVER_THE_SOCKET = 500
+_WRONG = "was the normalisation folded into the graph? train and inference must come from the same row"
 TODO = "look at the server's messages above, and at images/inference/files/policy_server"
 
 
@@ -73,3 +79,34 @@ def served(policy: Path, *options: str) -> Iterator[Server]:
             yield server
         finally:
             server.end()
+
+
+def percentiles(name: str, nanoseconds: list[int]) -> None:
+    """Print how long decisions took."""
+    p50, p99, most = (numpy.percentile(nanoseconds, at) / 1e3 for at in (50, 99, 100))
+    print(f"{name}: {len(nanoseconds)} decisions, p50 {p50:.0f} us, p99 {p99:.0f} us, longest {most:.0f} us")
+
+
+def agree(name: str, actions: list[Any], wanted: Any, tolerance: float) -> None:
+    """End as failed unless the actions are torch's."""
+    found = numpy.array(actions).reshape(wanted[: len(actions)].shape)
+    difference = abs(found - wanted[: len(actions)]).max()
+    print(f"{name}: {len(actions)} actions, largest difference {difference:.2e}")
+    limit = tolerance if wanted.dtype.kind == "f" else 0
+    smokelib.require(difference <= limit, f"{name}: actions differ from torch's by {difference}", _WRONG)
+
+
+def drive(folder: str, observations: Any, wanted: Any, tolerance: float) -> None:
+    """Ask for every action over shared memory, and for some over the socket; end as failed unless they are torch's."""
+    actions, took = [], []
+    with client.ControlClient(folder) as control:
+        for observation in observations:
+            began = time.monotonic_ns()
+            actions.append(control.decide(observation, ANSWER_SECONDS))
+            took.append(time.monotonic_ns() - began)
+    percentiles("shared memory", took)
+    agree("shared memory", actions, wanted, tolerance)
+    some = observations[:_OVER_THE_SOCKET].tolist()
+    with client.SocketClient(folder) as talker:
+        agree("socket", [talker.decide(observation) for observation in some], wanted, tolerance)
+        agree("socket, all at once", talker.decide_many(some), wanted, tolerance)
