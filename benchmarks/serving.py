@@ -5,9 +5,9 @@ Run it from the project folder, with the images of the cpu row in Podman's store
 
     .venv/bin/python benchmarks/serving.py POLICY.onnx [--seconds 60] [--spin 0] [--realtime 50]
 
-First, decisions one after the other, in rounds that take turns: percentiles in microseconds, and the ratio of medians to
-ONNX Runtime in the asking process itself. Then a control loop of 1 kHz for so many seconds, in Python and in C: deadlines
-of 5 ms that were missed, and from when the period began to when the action was there.
+First, decisions one after the other, in rounds that take turns: percentiles in microseconds, and the ratio of medians
+to ONNX Runtime in the asking process itself. Then a control loop of 1 kHz for so many seconds, in Python and in C:
+deadlines of 5 ms that were missed, and how long it took from when the period began to when the action was there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from imagebuild.engine.service import find_socket  # noqa: E402
 from imagebuild.plan.plan import Plan  # noqa: E402
 from imagebuild.spec import matrix  # noqa: E402
 
-ROUNDS, DECISIONS = 5, 2000
+ROUNDS, DECISIONS = 5, 1000
 FLOOR = "in process"
 
 
@@ -73,10 +73,10 @@ def serving(policy: Path, spin: str) -> Iterator[tuple[Path, str]]:
 
 
 def await_server(folder: Path) -> None:
-    """Wait until it serves."""
+    """Wait until it serves; its socket comes last."""
     for _ in range(300):
         try:
-            policy_client.ControlClient(str(folder)).close()
+            policy_client.SocketClient(str(folder)).close()
         except policy_client.NotServingError:
             time.sleep(0.1)
         else:
@@ -121,7 +121,7 @@ def show(rounds: dict[str, list[list[int]]]) -> None:
         print(f"{name:<32} {at[0]:8.1f} {at[1]:8.1f} {at[2]:8.1f} {at[3]:9.1f} us  {ratio:6.2f}")
 
 
-def control_loops(folder: Path, seconds: int, spin: str) -> None:
+def control_loops(folder: Path, seconds: int, spin: str, priority: int) -> None:
     """Run both control loops, one after the other."""
     program = folder / "control_loop"
     loops = {"Python": [sys.executable, "-B", str(CLIENT / "control_loop.py"), str(folder), f"--seconds={seconds}",
@@ -131,7 +131,8 @@ def control_loops(folder: Path, seconds: int, spin: str) -> None:
         subprocess.run(["cc", "-O2", "-std=gnu11", "-o", program, *sources], check=True)
         loops["C"] = [str(program), str(folder), "1000", str(seconds), spin]
     for name, command in loops.items():
-        found = subprocess.run(command, check=False, capture_output=True, text=True)
+        favoured = ["chrt", "--fifo", str(priority), *command] if priority else command
+        found = subprocess.run(favoured, check=False, capture_output=True, text=True)
         print(f"1 kHz for {seconds} s, {name} client: {found.stdout.strip()}{found.stderr.strip()}")
 
 
@@ -141,25 +142,27 @@ def main() -> None:
     parser.add_argument("policy", type=Path)
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--spin", default="0", help="microseconds that server and client look before they sleep")
-    parser.add_argument("--realtime", type=int, default=0, help="SCHED_FIFO priority of all involved; needs root")
+    parser.add_argument(
+        "--realtime", type=int, default=0, help="SCHED_FIFO priority of server and control loops; needs root"
+    )
     options = parser.parse_args()
     print(f"{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}")
     with serving(options.policy, options.spin) as (folder, container):
+        show(one_after_the_other(folder, container, float(options.spin) / 1e6))
         if options.realtime:
             favour(container, options.realtime)
-        show(one_after_the_other(folder, container, float(options.spin) / 1e6))
-        control_loops(folder, options.seconds, options.spin)
+        control_loops(folder, options.seconds, options.spin, options.realtime)
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 
 def favour(container: str, priority: int) -> None:
-    """Give the server and the clients a real-time priority, as a robot's computer would."""
+    """Give the server a real-time priority, as a robot's computer would."""
     first = int(podman("inspect", container, "--format={{.State.Pid}}"))
     families, found = [first], []
     while families:
         found.append(families.pop())
         families += map(int, Path(f"/proc/{found[-1]}/task/{found[-1]}/children").read_text().split())
-    for process in (*found, 0):
+    for process in found:
         os.sched_setscheduler(process, os.SCHED_FIFO, os.sched_param(priority))
 
 

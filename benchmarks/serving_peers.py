@@ -40,6 +40,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Answers {"observation": [...]} with {"action": [...]}, keeping the connection."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = 2**16  # one write an answer: two would wait for each other's acknowledgement, 40 ms each time
+    disable_nagle_algorithm = True
     session: Any = None
 
     def do_POST(self) -> None:
