@@ -16,6 +16,7 @@ import smokelib
 
 TOLERANCE = 1e-5  # of continuous actions; discrete ones are equal
 SECONDS = servelib.ANSWER_SECONDS
+HANGS_AFTER = 1.5  # seconds; clients count a server as gone after one
 
 
 def expect(kind: type[Exception], what: str, call: Any, *arguments: Any) -> None:
@@ -59,7 +60,7 @@ def check_ends(server: servelib.Server, policy: Path, observation: Any) -> None:
             )
             control.connect()
             control.decide(observation, SECONDS)
-            signal_socket(after)
+            kill_socket(after)
             control.decide(observation, SECONDS)
             smokelib.equal("exit code after SIGTERM", after.stop(), 0, servelib.TODO)
             expect(client.NotServingError, "a stopped server", control.decide, observation, SECONDS)
@@ -69,7 +70,23 @@ def check_ends(server: servelib.Server, policy: Path, observation: Any) -> None:
     smokelib.require(not after.is_healthy(), "a stopped server is called healthy", servelib.TODO)
 
 
-def signal_socket(server: servelib.Server) -> None:
+def check_crash(policy: Path, observation: Any) -> None:
+    """A control loop that hangs is unhealthy; one that crashes ends the server, and its client hears of it."""
+    with servelib.served(policy, "--provider", "cpu") as server, client.ControlClient(server.folder) as control:
+        control.decide(observation, SECONDS)
+        loop = server.children()[0]
+        os.kill(loop, signal.SIGSTOP)
+        time.sleep(HANGS_AFTER)
+        smokelib.require(not server.is_healthy(), "a server that hangs is called healthy", servelib.TODO)
+        expect(client.NotServingError, "a server that hangs", control.decide, observation, 0.01)
+        os.kill(loop, signal.SIGCONT)
+        control.decide(observation, SECONDS)
+        os.kill(loop, signal.SIGKILL)
+        smokelib.equal("exit code after a crash", server.wait(), 1, servelib.TODO)
+        expect(client.NotServingError, "a server that crashed", control.decide, observation, SECONDS)
+
+
+def kill_socket(server: servelib.Server) -> None:
     """Kill the process of the socket: it must come back."""
     os.kill(server.children()[1], signal.SIGKILL)
     until = time.monotonic() + 30
@@ -89,6 +106,7 @@ def check(prefix: str, name: str) -> None:
         if not prefix:
             check_refusals(server.folder, observations[0])
             check_ends(server, policy, observations[0])
+            check_crash(policy, observations[0])
 
 
 check("", "policy.onnx")
