@@ -97,6 +97,19 @@ def test_dev_shm_is_what_the_row_promises(demo: Demo, podman: Podman, monkeypatc
     assert "shm" in broken.cases[0].message
 
 
+def test_an_inference_image_that_could_be_written_fails(
+    demo: Demo, podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target("inference", matrix.load(demo.folder / "matrix.yaml").rows["cpu"])
+    monkeypatch.setattr(smoke.Suite, "checks", lambda *_, **__: ["15-read-only.py"])
+    assert run(demo.folder, target, demo.image("inference"), podman).green
+    settings = ContainerSettings
+    monkeypatch.setattr(smoke, "ContainerSettings", lambda **given: replace(settings(**given), read_only=False))
+    broken = run(demo.folder, target, demo.image("inference"), podman)
+    assert not broken.green
+    assert "can be written: inference must run with `--read-only`" in broken.cases[0].message
+
+
 def test_an_image_that_is_not_what_the_row_says_fails(
     demo: Demo, podman: Podman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
