@@ -21,6 +21,9 @@ from imagebuild.errors import EngineError
 
 OWNER_LABEL = "io.buildkit.owner"
 _HEADER = 8  # bytes before each frame of an attached stream: which stream, then the length
+_ALWAYS_WRITABLE = ("/run", "/tmp", "/var/tmp")  # noqa: S108  (as `podman run --read-only` has it)
+# The folders for scratch go with the container. Podman documents this parameter as `v`, and reads `volumes`.
+_REMOVAL = {"force": "true", "volumes": "true", "timeout": "0"}
 _TIMED_OUT = 124  # as timeout(1) says it
 
 
@@ -35,7 +38,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class ContainerSettings:
-    """What a container is given. `shm_bytes` is the size of /dev/shm in bytes."""
+    """What a container is given.
+
+    Attributes:
+        shm_bytes: the size of /dev/shm in bytes.
+        read_only: whether the root filesystem is; /tmp, /run and `scratch` can be written all the same.
+        scratch: folders that can be written, and that outlast a restart of the container, not its end.
+    """
 
     image: str
     command: Sequence[str]
@@ -44,6 +53,8 @@ class ContainerSettings:
     capabilities: Sequence[str] = ()
     environment: Mapping[str, str] | None = None
     network: str = "none"
+    read_only: bool = False
+    scratch: Sequence[str] = ()
     owner: str = "buildkit"
 
     def as_spec(self) -> dict[str, Any]:
@@ -58,11 +69,19 @@ class ContainerSettings:
             "netns": {"nsmode": self.network},
             "labels": {OWNER_LABEL: self.owner},
             "remove": False,
+            "read_only_filesystem": self.read_only,
+            "mounts": [_in_memory(folder) for folder in (_ALWAYS_WRITABLE if self.read_only else ())],
+            "volumes": [{"Dest": folder, "IsAnonymous": True} for folder in self.scratch],
         }
         if self.devices:
             # A confined container may not open the driver's devices; NVIDIA documents this for CDI.
             spec["selinux_opts"] = ["disable"]
         return spec
+
+
+def _in_memory(folder: str) -> dict[str, Any]:
+    options = ["mode=1777", "nosuid", "nodev"]
+    return {"type": "tmpfs", "source": "tmpfs", "destination": folder, "options": options}
 
 
 class Container:
@@ -94,8 +113,7 @@ class Container:
     def remove(self) -> None:
         """Stop and remove it; one that is gone already is fine."""
         with contextlib.suppress(EngineError, Cancelled):
-            params = {"force": "true", "v": "true", "timeout": "0"}
-            self._podman.request("delete", f"/containers/{self.id}", params=params, doing="remove a container",
+            self._podman.request("delete", f"/containers/{self.id}", params=_REMOVAL, doing="remove a container",
                                  missing_ok=True)  # fmt: skip
 
     def put(self, files: Mapping[str, bytes], folders: Mapping[str, int] | None = None) -> None:
@@ -208,6 +226,5 @@ def remove_left_over(podman: Podman, owner: str) -> int:
                         doing="list containers")  # fmt: skip
     for one in found:
         path = f"/containers/{urllib.parse.quote(one['Id'])}"
-        podman.request("delete", path, params={"force": "true", "v": "true", "timeout": "0"},
-                       doing="remove a container", missing_ok=True)  # fmt: skip
+        podman.request("delete", path, params=_REMOVAL, doing="remove a container", missing_ok=True)
     return len(found)

@@ -39,12 +39,13 @@ class Suite:
 
     @classmethod
     def load(cls, project: Path, stage: str, site: Path | None = None) -> Suite:
-        """Read `images/<stage>/smoke/` and `images/common/smoke/`, and the site's own folder of checks.
+        """Read `images/<stage>/smoke/`, the `client/` that talks to the image, what all stages share, and the site's.
 
         Raises:
             InputError: something in the site's folder would never run, or has the name of buildkit's own.
         """
-        folders = (project / "images" / "common" / "smoke", project / "images" / stage / "smoke")
+        images = project / "images"
+        folders = (images / "common" / "smoke", images / stage / "client", images / stage / "smoke")
         origins = {path.name: path for folder in folders for path in sorted(folder.glob("*.py"))}
         if site is not None:
             origins |= site_checks.load(site, stage, origins)
@@ -100,12 +101,15 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
     started = datetime.now(UTC)
     wants_gpu = target.row.is_cuda and request.gpu_mode != "off"
     use_gpu = wants_gpu and request.gpu_present
+    serves = target.stage == "inference"  # with as few rights as it will have on a robot
     settings = ContainerSettings(
         image=request.image,
-        command=["sleep", "infinity"] if target.stage != "inference" else _WAIT,
+        command=["sleep", "infinity"] if not serves else _WAIT,
         shm_bytes=target.row.shm_bytes,
         devices=[GPU_DEVICE] if use_gpu else [],
-        capabilities=["SYS_PTRACE"],
+        capabilities=["SYS_PTRACE"] if not serves else [],
+        read_only=serves,
+        scratch=["/smoke"],
         owner=request.owner,
     )
     checks = request.suite.checks(is_cuda=target.row.is_cuda)

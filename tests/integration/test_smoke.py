@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from imagebuild.engine.container import ContainerSettings
 from imagebuild.engine.podman import Podman
 from imagebuild.events import silent
 from imagebuild.plan.targets import Target
 from imagebuild.run import smoke
 from imagebuild.run.evidence import SmokeReport
+from imagebuild.spec import matrix
 from tests.integration.test_build import left_over
-from tests.integration.tiny import Tiny
+from tests.integration.tiny import Demo, Tiny
 from tests.projects import ROOT
 
 
@@ -55,9 +58,11 @@ def test_a_check_that_hangs_is_ended_and_those_after_it_run(
     tiny.check("base", "30-after.py", "open('/smoke/out/kept', 'w').write('by 30-after')\n")
     tiny("build", "base-tiny")
     monkeypatch.setattr(smoke, "CHECK_TIMEOUT", 10.0)
+    before = volumes(podman)
     report = run(tiny.folder, tiny.plan().targets["base-tiny"], tiny.plan()["base-tiny"].local_name, podman)
     assert [case.outcome for case in report.cases] == ["passed", "failed", "passed"]
     assert report.cases[1].message == "took longer than 10 s"
+    assert volumes(podman) <= before
     assert left_over(podman, tiny.project) == []
 
 
@@ -127,10 +132,28 @@ def test_a_result_from_the_registry_has_its_report_here(tiny: Tiny) -> None:
     assert list(junit(tiny)) == ["10-ok"]
 
 
+def test_an_inference_image_that_could_be_written_fails(
+    demo: Demo, podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target("inference", matrix.load(demo.folder / "matrix.yaml").rows["cpu"])
+    monkeypatch.setattr(smoke.Suite, "checks", lambda *_, **__: ["15-read-only.py"])
+    assert run(demo.folder, target, demo.image("inference"), podman).green
+    settings = ContainerSettings
+    monkeypatch.setattr(smoke, "ContainerSettings", lambda **given: replace(settings(**given), read_only=False))
+    broken = run(demo.folder, target, demo.image("inference"), podman)
+    assert not broken.green
+    assert "can be written: inference must run with `--read-only`" in broken.cases[0].message
+
+
 def junit(tiny: Tiny) -> dict[str, ElementTree.Element]:
     """The cases of the report about the base image."""
     suite = ElementTree.parse(tiny.folder / ".buildkit/reports/base-tiny.xml").getroot()
     return {case.attrib["name"]: case for case in suite.iter("testcase")}
+
+
+def volumes(podman: Podman) -> set[str]:
+    """The names of the volumes that there are."""
+    return {one["Name"] for one in podman.json("get", "/volumes/json", doing="list volumes")}
 
 
 def run(folder: Path, target: Target, image: str, podman: Podman) -> SmokeReport:

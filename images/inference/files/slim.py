@@ -19,7 +19,15 @@ from importlib import metadata
 from pathlib import Path
 
 #: Files of a distribution that nothing reads at run time.
-UNUSED = ("*/tests/*", "*/testing/*", "*.pyi", "*.a", "*.h", "*/f2py/*", "../../../bin/*")
+UNUSED = (
+    "*/tests/*", "*/testing/*", "*/f2py/*", "numpy/distutils/*", "numpy/*/include/*", "../../../bin/*",
+    "*.pyi", "*.a", "*.c", "*.cpp", "*.h", "*.hpp", "*.pxd", "*.pyx",
+    # tools to make and change models; and the library for C++ programs: Python's own module has it all in it
+    "onnxruntime/backend/*", "onnxruntime/datasets/*", "onnxruntime/quantization/*", "onnxruntime/tools/*",
+    "onnxruntime/transformers/*", "onnxruntime/capi/libonnxruntime.so*",
+)  # fmt: skip
+#: Distributions that only those tools import.
+UNUSED_DISTRIBUTIONS = {"coloredlogs", "flatbuffers", "packaging", "protobuf", "sympy"}
 #: Parts of the standard library that a policy server does not use.
 UNUSED_STDLIB = {
     "test", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "pydoc_data", "distutils", "site-packages",
@@ -45,7 +53,8 @@ def canonical(name: str) -> str:
 def closure(roots: Iterable[str]) -> list[metadata.Distribution]:
     """Return the distributions that ``roots`` need, themselves included, sorted by name.
 
-    A requirement that is not installed does not apply to this platform; one that only an extra asks for is left out.
+    A requirement that is not installed does not apply to this platform; one that only an extra asks for, or that
+    nothing imports at run time, is left out.
     """
     found: dict[str, metadata.Distribution] = {}
     waiting = [canonical(root) for root in roots]
@@ -53,7 +62,7 @@ def closure(roots: Iterable[str]) -> list[metadata.Distribution]:
         metadata.distribution(root)  # a root must exist
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in found or name in UNUSED_DISTRIBUTIONS:
             continue
         try:
             distribution = metadata.distribution(name)

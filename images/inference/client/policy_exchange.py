@@ -1,0 +1,1 @@
+../files/policy_exchange.py
