@@ -42,6 +42,7 @@ class ContainerSettings:
 
     Attributes:
         shm_bytes: the size of /dev/shm in bytes.
+        seccomp: the profile of system calls; empty for Podman's own, `unconfined` for none.
         read_only: whether the root filesystem is; /tmp, /run and `scratch` can be written all the same.
         scratch: folders that can be written, and that outlast a restart of the container, not its end.
     """
@@ -53,6 +54,7 @@ class ContainerSettings:
     capabilities: Sequence[str] = ()
     environment: Mapping[str, str] | None = None
     network: str = "none"
+    seccomp: str = ""
     read_only: bool = False
     scratch: Sequence[str] = ()
     owner: str = "buildkit"
@@ -73,6 +75,8 @@ class ContainerSettings:
             "mounts": [_in_memory(folder) for folder in (_ALWAYS_WRITABLE if self.read_only else ())],
             "volumes": [{"Dest": folder, "IsAnonymous": True} for folder in self.scratch],
         }
+        if self.seccomp:
+            spec["seccomp_profile_path"] = self.seccomp
         if self.devices:
             # A confined container may not open the driver's devices; NVIDIA documents this for CDI.
             spec["selinux_opts"] = ["disable"]

@@ -14,13 +14,14 @@ from imagebuild.engine.podman import EngineInfo
 from imagebuild.errors import InputError, Problem, WorkError
 from imagebuild.plan.plan import PlannedTarget
 from imagebuild.run.gpu import gpu_obstacles
-from imagebuild.run.smoke import GPU_DEVICE
+from imagebuild.run.smoke import GPU_DEVICE, TOOLS_CAPABILITIES, TOOLS_SECCOMP
 from imagebuild.spec.models import Row
 
 WORKSPACE = "/workspace"
 # What keeps a container of all of a machine's memory from taking the machine with it.
 MEMORY_SHARE = 0.9
 _SEALED = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges")
+_LOOKING = (*(f"--cap-add={name}" for name in TOOLS_CAPABILITIES), f"--security-opt=seccomp={TOOLS_SECCOMP}")
 _UNCONFINED = "--security-opt=label=disable"
 # The caller's own user is the image's `worker`, so that what it writes belongs to the caller.
 _KEEP_ID = "--userns=keep-id:uid=1000,gid=1000"
@@ -81,7 +82,8 @@ class Wishes:
 class Launch:
     """What a container gets; `arguments` is how podman is told.
 
-    `gpu` holds podman's arguments for the GPUs; a `sealed` one can change nothing of its image and win no rights;
+    `gpu` holds podman's arguments for the GPUs; a `sealed` one can change nothing of its image and win no rights; one
+    that `looks` has what the tools of diag-tools need;
     `health` is the command that says whether it is well, run as it is: there may be no shell for it.
     """
 
@@ -99,6 +101,7 @@ class Launch:
     door: Door | None = None
     network: str = ""
     sealed: bool = False
+    looks: bool = False
     tmpfs: tuple[str, ...] = ()
     health: tuple[str, ...] = ()
     unconfined: bool = False
@@ -127,7 +130,8 @@ class Launch:
         return self.door.arguments() if self.door else [f"--network={self.network}"] if self.network else []
 
     def _isolation(self) -> list[str]:
-        words = [*(_SEALED if self.sealed else ()), *(f"--tmpfs={path}" for path in self.tmpfs)]
+        rights = _SEALED if self.sealed else _LOOKING if self.looks else ()
+        words = [*rights, *(f"--tmpfs={path}" for path in self.tmpfs)]
         if not self.health:
             return words
         return [*words, f"--health-cmd={json.dumps(self.health)}", "--health-interval=10s"]
@@ -171,6 +175,7 @@ def launch_of(
         # Relabelling somebody's folder for SELinux would outlast the container, so the container goes unconfined.
         unconfined=mounted and engine is not None and engine.selinux,
         interactive=interactive,
+        looks=planned.target.stage == "diag-tools",
     )
 
 

@@ -25,6 +25,10 @@ from imagebuild.spec.expected import expectations
 from imagebuild.spec.models import Row
 
 GPU_DEVICE = "nvidia.com/gpu=all"  # by CDI; `--gpus` is silently ignored before Podman 5
+# What diag-tools looks with: at other processes (strace, gdb, py-spy), at packets (tcpdump), and at the processor's
+# counters (perf), whose system call Podman's seccomp profile withholds.
+TOOLS_CAPABILITIES = ("SYS_PTRACE", "NET_RAW")
+TOOLS_SECCOMP = "unconfined"
 CHECK_TIMEOUT = 600.0  # seconds
 _SKIPPED = 77  # the exit code of a check that does not apply, as in Automake
 _OUTPUT_KEPT = 20_000  # characters of a check's output in the report
@@ -102,12 +106,14 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
     wants_gpu = target.row.is_cuda and request.gpu_mode != "off"
     use_gpu = wants_gpu and request.gpu_present
     serves = target.stage == "inference"  # with as few rights as it will have on a robot
+    looks = target.stage == "diag-tools"
     settings = ContainerSettings(
         image=request.image,
         command=["sleep", "infinity"] if not serves else _WAIT,
         shm_bytes=target.row.shm_bytes,
         devices=[GPU_DEVICE] if use_gpu else [],
-        capabilities=["SYS_PTRACE"] if not serves else [],
+        capabilities=TOOLS_CAPABILITIES if looks else [] if serves else ["SYS_PTRACE"],
+        seccomp=TOOLS_SECCOMP if looks else "",
         read_only=serves,
         scratch=["/smoke"],
         owner=request.owner,

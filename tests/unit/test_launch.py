@@ -141,6 +141,12 @@ def test_the_users_own_podman_needs_no_address(monkeypatch: pytest.MonkeyPatch) 
     assert podman_words("unix:///other") == ["podman", "--remote", "--url", "unix:///other"]
 
 
+def test_tools_that_look_into_others_get_what_they_need(folder: Path) -> None:
+    words = launch_of(plan(folder)["diag-tools-cpu"], Wishes()).arguments()
+    assert {"--cap-add=SYS_PTRACE", "--cap-add=NET_RAW", "--security-opt=seccomp=unconfined"} <= set(words)
+    assert not {one for one in launch_of(plan(folder)["train-cpu"], Wishes()).arguments() if "seccomp" in one}
+
+
 def test_a_gpu_comes_by_cdi(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = plan(folder)["train-cu128"]
     monkeypatch.setattr(launch, "has_cdi_gpu", lambda: True)
