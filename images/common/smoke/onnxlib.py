@@ -73,8 +73,8 @@ def require_small(found: float, folder: Path, name: str, *, discrete: bool) -> N
         "it was exported without VecNormalize's statistics; export the run's checkpoint with deploy/export_onnx.py, "
         "which folds them into the graph"
         if metadata.custom_metadata_map.get("buildkit.normalisation") != "folded"
-        else "are VecNormalize's statistics in it those of this very policy? export the run's checkpoint as a whole with "
-        "deploy/export_onnx.py; train and inference must come from one row"
+        else "are VecNormalize's statistics in it those of this very policy? export the run's checkpoint as a whole "
+        "with deploy/export_onnx.py; train and inference must come from one row"
     )
     what = f"{found:.0f} actions are others than torch's" if discrete else f"actions differ from torch's by {found:g}"
     smokelib.require(found <= (0 if discrete else TOLERANCE), f"{model.name}: {what}", remedy)

@@ -17,8 +17,9 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any
 
 MANIFEST = "checkpoint.json"
 MODEL = "model.zip"

@@ -6,8 +6,9 @@ import difflib
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any
 
 import envs  # noqa: F401  registers this project's environments
 import gymnasium
@@ -188,6 +189,7 @@ class Policy:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         config = checkpoint.config
+        torch.set_num_threads(1)  # the network is small: threads would wait for each other more than they compute
         self.checkpoint = checkpoint
         self.environment_id = str(config["environment"]["id"])
         self.normalisation: VecNormalize | None = None

@@ -6,8 +6,9 @@ Whatever is wrong is said at once, with its line and what would be right, before
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -32,9 +33,10 @@ def whole(default: int | None, least: int = 1) -> Key:
 
 
 def number(default: float, least: float = 0.0, most: float = float("inf")) -> Key:
-    """Return a key for a number above ``least`` (or zero), up to ``most``."""
+    """Return a key for a number from ``least`` to ``most``."""
     upto = "" if most == float("inf") else f", at most {most:g}"
-    return Key(f"a number, at least {least:g}{upto}", lambda value: _is_number(value) and least <= value <= most, default)
+    wanted = f"a number, at least {least:g}{upto}"
+    return Key(wanted, lambda value: _is_number(value) and least <= value <= most, default)
 
 
 def yes_or_no(default: bool) -> Key:
@@ -125,7 +127,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         tree = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}: give the path of a YAML file, such as those in configs/") from None
+        raise ConfigError(f"{path}: {error.strerror}: give the path of a YAML file, as in configs/") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not YAML: {error}") from None
     reader = _Reader(path)

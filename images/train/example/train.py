@@ -5,7 +5,7 @@ Examples:
     python train.py --config configs/cheetah-sac.yaml --run /workspace/runs/second-try
     python train.py --config configs/crane-ppo.yaml --resume       there must be something to go on with
 
-Exit codes: 0 done, 1 failed, 2 the configuration is wrong, 130 and 143 stopped by Ctrl-C and SIGTERM, with a checkpoint.
+Exit codes: 0 done, 1 failed, 2 bad configuration, 130 and 143 stopped by Ctrl-C and SIGTERM (with a checkpoint).
 """
 
 from __future__ import annotations

@@ -36,16 +36,14 @@ def require_going_on() -> None:
     print(f"statistics over {count:.0f} observations")
     smokelib.require(count >= STEPS, "the statistics began anew when the run resumed", "they must be in the checkpoint")
     curves = EventAccumulator(str(policylib.RUNS / CONFIG / "tensorboard")).Reload()
-    rates = [(event.step, event.value) for event in curves.Scalars("train/learning_rate")]
-    smokelib.require(
-        rates == sorted(set(rates), key=lambda one: (one[0], -one[1])) and [*{step: 0 for step, _ in rates}] == [
-            step for step, _ in rates
-        ],
-        f"TensorBoard's curve does not go on where it was cut: {rates}",
-        "the resumed run must hide what came after its checkpoint",
-    )  # fmt: skip
-    falls = all(later < earlier for (_, earlier), (_, later) in zip(rates, rates[1:]))  # noqa: B905
-    smokelib.require(falls and rates[-1][1] < 2e-4, f"the learning rate's schedule began anew: {rates}", "see learn()")
+    rates = curves.Scalars("train/learning_rate")
+    steps = [event.step for event in rates]
+    todo = "the resumed run must hide what came after its checkpoint"
+    smokelib.require(steps == sorted(set(steps)), f"TensorBoard's curve does not go on where it was cut: {steps}", todo)
+    values = [event.value for event in rates]
+    todo = "the schedule must be that of the whole run; see Keeper.learn"
+    falls = values == sorted(set(values), reverse=True) and values[-1] < 2e-4
+    smokelib.require(falls, f"the learning rate does not fall as if there had been no kill: {values}", todo)
 
 
 if __name__ == "__main__":

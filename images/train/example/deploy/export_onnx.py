@@ -57,6 +57,7 @@ def network(policy: Any) -> Any:
         ExportError: it has spaces that the format does not know.
     """
     import torch
+
     from deploy.graph import KINDS, Deployed
 
     observations, actions = policy.model.observation_space, policy.model.action_space
@@ -128,8 +129,9 @@ def export(arguments: argparse.Namespace) -> None:
     checkpoint = find(arguments.run)
     import numpy  # slow, as the next ones are: after what can be said without them
     import torch
-    from deploy.observations import draw
     from learning import Policy
+
+    from deploy.observations import draw
 
     policy = Policy(checkpoint)
     module = network(policy)

@@ -14,16 +14,17 @@ _DISTURBED = 0.3  # of the actions are random
 def draw(policy: Any, module: Any, count: int, seed: int, tie: float) -> numpy.ndarray:
     """Return raw observations, float32.
 
-    Half are met in episodes with many a random action; half are spread about those three times as wide, within the
-    bounds of the space. Where a discrete policy has two best actions, to within ``tie``, an observation is left out.
+    One in five is met in episodes with many a random action; the others are spread about those three times as wide,
+    within the bounds of the space. Where a discrete policy has two best actions, to within ``tie``, an
+    observation is left out.
     """
     generator = numpy.random.default_rng(seed)
-    met = _met(policy, count // 2, seed, generator)
+    met = _met(policy, count // 5, seed, generator)
     found = numpy.empty((0, *met.shape[1:]), dtype=numpy.float32)
     candidates = met
     while len(found) < count:
         found = numpy.concatenate([found, candidates[~_is_tied(module, candidates, tie)]])
-        candidates = _spread(met, count - count // 2, policy.model.observation_space, generator)
+        candidates = _spread(met, count - count // 5, policy.model.observation_space, generator)
     return found[:count]
 
 

@@ -53,7 +53,10 @@ class Crane(gymnasium.Env):
         self.position = self.speed = self.sway = self.rate = self.target = 0.0
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> tuple[numpy.ndarray, dict[str, Any]]:
         """Start an episode: trolley and target anywhere on the inner 6 m of the rail, the load at rest."""
         super().reset(seed=seed)
@@ -62,7 +65,10 @@ class Crane(gymnasium.Env):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[numpy.ndarray, float, bool, bool, dict[str, Any]]:
-        """Drive for 50 ms. The reward is 1 with the load at the target, less the farther it is and the harder the drive works."""
+        """Drive for 50 ms.
+
+        The reward is 1 with the load at the target, less the farther it is and the harder the drive works.
+        """
         power = self._power(action)
         for _ in range(SUBSTEPS):
             self._move(power * ACCELERATION, STEP / SUBSTEPS)
