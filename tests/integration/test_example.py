@@ -60,6 +60,38 @@ _PPO = "{n_steps: 128, batch_size: 64, n_epochs: 1}"
 _SAC = "{learning_starts: 100, batch_size: 16, buffer_size: 1000}"
 
 
+# The clock runs 200 s ahead each time that it is read; 256 steps in rollouts of 64.
+_BY_TIME = """
+import sys
+sys.path.insert(0, "/opt/example")
+import itertools, types
+from pathlib import Path
+import learning, settings, training
+from checkpoints import Run
+
+config = settings.load(Path("/smoke/quick.yaml"))
+config["ppo"].update(n_steps=64)
+config["checkpoint"].update(every_seconds=150.0, keep=9)
+clock = itertools.count(0, 200)
+training.time = types.SimpleNamespace(monotonic=lambda: next(clock))
+model = learning.start(config, learning.make_environments(config))
+run = Run(Path("/tmp/by-time"))
+with run.locked():
+    training.Keeper(run, config, types.SimpleNamespace(signal=0)).learn(model)
+print([one.steps for one in run.all()])
+"""
+_LOST = """
+cd /tmp; sed 's/id: Crane-v0/id: Crane-v0, count: 2, processes: true/; s/steps: 256/steps: 1000000/' \\
+    /smoke/quick.yaml > lost.yaml
+timeout 90 python /opt/example/train.py --config lost.yaml > lost.log 2>&1 & trainer=$!
+until grep -q total_timesteps lost.log; do sleep 0.2; kill -0 $trainer; done
+python -c 'import psutil; [one.kill() for one in psutil.process_iter(["ppid", "cmdline"])
+           if "forkserver" in " ".join(one.info["cmdline"]) and one.parent() and one.parent().cmdline() == one.info["cmdline"]][:1]'
+code=0; wait $trainer || code=$?
+tail -1 lost.log; exit $code
+"""
+
+
 @pytest.fixture(scope="module")
 def train(demo: Demo, podman: Podman) -> Iterator[Container]:
     """A container of the demo's train image, in which one short run was trained and exported."""
@@ -128,6 +160,18 @@ def test_the_exporter_refuses_statistics_that_are_missing_or_foreign(train: Cont
         assert answer.exit_code == 1
         assert said in answer.output.splitlines()[-1]
         assert shell(train, "test ! -e /tmp/damaged/policy.onnx").exit_code == 0
+
+
+def test_checkpoints_are_also_due_by_time(train: Container) -> None:
+    answer = python(train, "-c", _BY_TIME)
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.splitlines()[-1] == "[0, 64, 128, 192, 256]"
+
+
+def test_a_lost_environment_ends_the_training_and_says_so(train: Container) -> None:
+    answer = shell(train, _LOST)
+    assert answer.exit_code == 1, answer.output
+    assert answer.output.splitlines()[-1].startswith("the process of an environment died: was it out of memory?")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ import difflib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +83,23 @@ def make_environments(config: Mapping[str, Any]) -> VecEnv:
     # A server that has imported the libraries once forks the processes: faster than importing them in each, and
     # without what a fork of this process would inherit (threads, a CUDA context).
     multiprocessing.set_forkserver_preload(["stable_baselines3.common.vec_env.subproc_vec_env"])
-    return SubprocVecEnv(starters, start_method="forkserver")
+    environments = SubprocVecEnv(starters, start_method="forkserver")
+    environments.closing = threading.Event()
+    threading.Thread(target=_watch, args=(environments.processes, environments.closing), daemon=True).start()
+    return environments
+
+
+def _watch(processes: Sequence[Any], closing: threading.Event) -> None:
+    """End the training when a process of an environment dies: SB3 would wait for its answer for ever."""
+    connection.wait([process.sentinel for process in processes])
+    if not closing.is_set():
+        print(
+            "the process of an environment died: was it out of memory? see the lines above; "
+            "the same command goes on from the last checkpoint",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(1)  # the main thread may hang; a checkpoint that is half-written does not count
 
 
 def warn_of_little_shm() -> None:
@@ -96,12 +115,10 @@ def warn_of_little_shm() -> None:
 
 
 def close(environments: VecEnv) -> None:
-    """Close environments, also where their processes have died."""
-    try:
-        environments.close()
-    except (EOFError, OSError):
-        for process in getattr(environments.unwrapped, "processes", ()):
-            process.kill()
+    """Close environments."""
+    if hasattr(environments, "closing"):
+        environments.closing.set()
+    environments.close()
 
 
 def device(wanted: str) -> str:

@@ -81,9 +81,6 @@ def train(run: Run, config: dict[str, Any], checkpoint: Checkpoint | None) -> in
         model.set_logger(logger(run, model.num_timesteps))
         keeper = Keeper(run, config, stop)
         keeper.learn(model)
-    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-        hint = "was it out of memory? see the lines above; the same command goes on from the last checkpoint"
-        raise CheckpointError(f"the process of an environment died ({type(error).__name__}): {hint}") from None
     finally:
         learning.close(environments)
     if stop.signal:
