@@ -129,7 +129,7 @@ def _list_checks(session: Session, words: Sequence[str], *, as_json: bool) -> No
     for name in session.select(words):
         target, folder = session.plan.targets[name], session.folder
         suite = Suite.load(folder, target.stage, session.site.checks_folder(folder))
-        for check in suite.checks(is_cuda=target.row.is_cuda):
+        for check in suite.checks(target.row):
             path = suite.origins[check]
             place = path.relative_to(folder) if path.is_relative_to(folder) else path
             lines.append({"target": name, "check": check.removesuffix(".py"), "from": str(place)})

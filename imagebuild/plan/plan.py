@@ -26,6 +26,7 @@ from imagebuild.spec.reference import address_tag
 
 INPUTS_LABEL = "io.buildkit.inputs-digest"
 REQUIREMENTS = "requirements.txt"
+_CONTEXT = ("example", "files")  # the folders of `images/<stage>/` that its Containerfile may COPY
 _IMAGE_FIELDS = {"base": "base", "inference": "inference_base"}  # the row's field with the image under a stage
 
 
@@ -185,9 +186,9 @@ class Plan:
         return recipe(self.folder, target.row.os, self.matrix.header.timestamp, self._where(target, "base"))
 
     def _context(self, stage: str, variables: Mapping[str, Any]) -> Iterator[ContextFile]:
-        """The files under `images/<stage>/files/`, by path; one named `x.j2` is a template for `x`."""
+        """The files that the Containerfile may COPY, by path; one named `x.j2` is a template for `x`."""
         top = self.folder / "images" / stage
-        for path in sorted((top / "files").rglob("*")):
+        for path in sorted(path for folder in _CONTEXT for path in (top / folder).rglob("*")):
             if path.is_dir() or "__pycache__" in path.parts:
                 continue
             origin = str(path.relative_to(self.folder))

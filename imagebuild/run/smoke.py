@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,12 @@ GPU_DEVICE = "nvidia.com/gpu=all"  # by CDI; `--gpus` is silently ignored before
 TOOLS_CAPABILITIES = ("SYS_PTRACE", "NET_RAW")
 TOOLS_SECCOMP = "unconfined"
 CHECK_TIMEOUT = 600.0  # seconds
+#: What a check's name says that it is about, and whether a row promises it. A row that does not has no such check; one
+#: that does cannot pass without: there such a check is never skipped because what it is about is missing.
+_PROMISES: Mapping[str, Callable[[Row], bool]] = {
+    "-gpu-": lambda row: row.is_cuda,
+    "-rllib": lambda row: row.ray is not None,
+}
 _SKIPPED = 77  # the exit code of a check that does not apply, as in Automake
 _OUTPUT_KEPT = 20_000  # characters of a check's output in the report
 
@@ -60,11 +66,12 @@ class Suite:
         files = {name: sha256(data) for name, data in sorted(self.files.items())}
         return sha256(json.dumps([files, _promised(row), _facts(row)], sort_keys=True).encode())
 
-    def checks(self, *, is_cuda: bool) -> list[str]:
-        """The scripts to run, in order, the site's last; those about GPUs only for CUDA rows."""
+    def checks(self, row: Row) -> list[str]:
+        """The scripts to run on a row, in order, the site's last: all but those about what the row does not promise."""
+        missing = [part for part, is_promised in _PROMISES.items() if not is_promised(row)]
         names = [name for name in self.files if site_checks.CHECK.fullmatch(name.removeprefix(site_checks.PREFIX))]
         names.sort(key=lambda name: (name.startswith(site_checks.PREFIX), name))
-        return [name for name in names if is_cuda or "-gpu-" not in name]
+        return [name for name in names if not any(part in name for part in missing)]
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,7 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
         scratch=["/smoke"],
         owner=request.owner,
     )
-    checks = request.suite.checks(is_cuda=target.row.is_cuda)
+    checks = request.suite.checks(target.row)
     if not checks:
         message = f"{target.stage} has no smoke checks, and an image that nothing tried is not tested"
         raise WorkError(message, hint=f"put scripts like 10-name.py into images/{target.stage}/smoke/")

@@ -54,7 +54,7 @@ def test_the_pipeline_checks_generates_and_builds_along_the_dag(stand_in: Gitlab
     run = stand_in.run()
     assert run.returncode == 0, run.output
     assert calls(stand_in, "lint") == ["lint"]
-    assert calls(stand_in, "buildkit") == ["buildkit lock --check", "buildkit ci generate"] + [
+    assert calls(stand_in, "buildkit") == ["buildkit lock --check", "buildkit ci generate pipeline"] + [
         f"buildkit build {target.name} --smoke --push --gpu off" for target in TARGETS
     ]
 

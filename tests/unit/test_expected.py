@@ -68,6 +68,14 @@ def test_other_facts_make_earlier_smoke_results_worthless(monkeypatch: pytest.Mo
     assert suite.digest(row) != before
 
 
+def test_a_row_runs_the_checks_of_what_it_promises_and_no_others() -> None:
+    names = ["10-versions.py", "35-rllib.py", "60-gpu-torch.py", "smokelib.py"]
+    suite = Suite(dict.fromkeys(names, b""))
+    assert suite.checks(ROWS["cpu"]) == ["10-versions.py"]
+    assert suite.checks(ROWS["cpu-rllib"]) == ["10-versions.py", "35-rllib.py"]
+    assert suite.checks(ROWS["cu128"]) == ["10-versions.py", "60-gpu-torch.py"]
+
+
 # --- inside the image -----------------------------------------------------------------------------
 
 

@@ -30,10 +30,11 @@ def write(checks: Path, *names: str) -> Path:
 def test_they_run_after_buildkits_own_and_change_the_digest(folder: Path, tmp_path: Path) -> None:
     checks = write(tmp_path / "checks", "train/05-a.py", "train/60-gpu-b.py", "base/10-c.py", "common/lib.py",
                    "README.md", "train/.swp")  # fmt: skip
-    row = matrix.load(folder / "matrix.yaml").rows["cpu"]
+    rows = matrix.load(folder / "matrix.yaml").rows
+    row = rows["cpu"]
     own, all_of_them = Suite.load(folder, "train"), Suite.load(folder, "train", checks)
-    assert all_of_them.checks(is_cuda=False) == [*own.checks(is_cuda=False), "site/05-a.py"]
-    assert all_of_them.checks(is_cuda=True)[-2:] == ["site/05-a.py", "site/60-gpu-b.py"]
+    assert all_of_them.checks(row) == [*own.checks(row), "site/05-a.py"]
+    assert all_of_them.checks(rows["cu128"])[-2:] == ["site/05-a.py", "site/60-gpu-b.py"]
     assert all_of_them.origins["site/05-a.py"] == checks / "train" / "05-a.py"
     assert "site/lib.py" in all_of_them.files
     assert all_of_them.digest(row) != own.digest(row)

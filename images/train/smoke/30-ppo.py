@@ -1,45 +1,62 @@
-"""PPO with VecNormalize on four SubprocVecEnv trains, saves, and loads as the same policy."""
+"""PPO with VecNormalize on four SubprocVecEnv, killed in the middle, goes on as if nothing had been, and learns."""
 
-import numpy
+import json
+
 import policylib
+import psutil
 import smokelib
 from stable_baselines3 import PPO
-from stable_baselines3.common.vec_env import VecNormalize
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-STEPS = 2048
+CONFIG = "crane-ppo-quick"
+STEPS = 12288
+BETTER = 30.0  # points of reward an episode; about 85 before and 155 after
+
+
+def kill_in_the_middle() -> None:
+    """Train for three checkpoints, and kill; what it had started must end by itself."""
+    process = policylib.train(CONFIG)
+    policylib.wait_for_checkpoints(process, 3)
+    started = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate(timeout=30)
+    _, alive = psutil.wait_procs(started, timeout=30)
+    smokelib.require(
+        len(started) > 4 and not alive,
+        f"{len(started)} processes belonged to the training, and {len(alive)} outlive its kill",
+        "environments must end when the process that steps them does",
+    )
+
+
+def require_going_on() -> None:
+    """End as failed unless steps, statistics and schedule went on."""
+    last = policylib.newest(CONFIG)
+    smokelib.equal("steps", policylib.steps(last), STEPS, "the resumed run must count on from its checkpoint")
+    count = policylib.statistics(last).obs_rms.count
+    print(f"statistics over {count:.0f} observations")
+    smokelib.require(count >= STEPS, "the statistics began anew when the run resumed", "they must be in the checkpoint")
+    curves = EventAccumulator(str(policylib.RUNS / CONFIG / "tensorboard")).Reload()
+    rates = curves.Scalars("train/learning_rate")
+    steps = [event.step for event in rates]
+    todo = "the resumed run must hide what came after its checkpoint"
+    smokelib.require(steps == sorted(set(steps)), f"TensorBoard's curve does not go on where it was cut: {steps}", todo)
+    values = [event.value for event in rates]
+    todo = "the schedule must be that of the whole run; see Keeper.learn"
+    falls = values == sorted(set(values), reverse=True) and values[-1] < 2e-4
+    smokelib.require(falls, f"the learning rate does not fall as if there had been no kill: {values}", todo)
+
 
 if __name__ == "__main__":
-    environments = VecNormalize(policylib.make_environments(4))
-    model = PPO("MlpPolicy", environments, n_steps=256, batch_size=256, n_epochs=4, seed=1, device="cpu")
-    before = {name: value.clone() for name, value in model.policy.state_dict().items()}
-    model.learn(STEPS)
-    changed = [name for name, value in model.policy.state_dict().items() if not value.equal(before[name])]
-    broken = [name for name, value in model.policy.state_dict().items() if not value.isfinite().all()]
-    print(f"{model.num_timesteps} steps, {len(changed)} of {len(before)} parameters changed")
-    smokelib.equal("steps", model.num_timesteps >= STEPS, True, "learn() ended early; see its output above")
-    smokelib.require(
-        len(changed) == len(before), "training changed nothing", "torch's optimiser does not work in this image"
-    )
-    smokelib.require(
-        not broken, f"parameters are not finite: {broken}", "torch's arithmetic does not work in this image"
-    )
+    kill_in_the_middle()
+    left = policylib.steps(policylib.newest(CONFIG))
+    smokelib.require(0 < left < STEPS, f"the kill left {left} steps", "a checkpoint must be complete, or not there")
+    said = policylib.finish(policylib.train(CONFIG, "--resume"))
+    smokelib.require(f"resumed at step {left}:" in said, f"it did not resume at {left}", "see its output above")
+    require_going_on()
 
-    smokelib.OUT.mkdir(exist_ok=True)
-    model.save(policylib.MODEL)
-    environments.save(str(policylib.STATISTICS))
-    environments.training = False
-    observations = environments.reset()
-    wanted, _ = model.predict(observations, deterministic=True)
-    loaded, statistics = policylib.load(environments.venv)
-    actual, _ = loaded.predict(observations, deterministic=True)
-    smokelib.require(
-        numpy.array_equal(wanted, actual),
-        "the loaded policy acts differently",
-        "saving and loading is broken in this image",
-    )
-    smokelib.require(
-        numpy.array_equal(statistics.obs_rms.mean, environments.obs_rms.mean) and environments.obs_rms.count > STEPS,
-        "the loaded normalisation differs",
-        "saving and loading of VecNormalize is broken in this image",
-    )
-    environments.close()
+    first, last = policylib.checkpoints(CONFIG)[0], policylib.newest(CONFIG)
+    policylib.require_trained(PPO.load(first / "model.zip", device="cpu"), PPO.load(last / "model.zip", device="cpu"))
+    played = [policylib.start("evaluate.py", checkpoint, "--json") for checkpoint in (first, last)]
+    before, after = (json.loads(policylib.finish(process))["reward_mean"] for process in played)
+    print(f"reward {before:.1f} before, {after:.1f} after")
+    smokelib.require(after > before + BETTER, f"the reward went from {before:.1f} to {after:.1f}", "PPO does not learn")

@@ -2,6 +2,7 @@
 
 import os
 
+import gymnasium
 import policylib
 import smokelib
 
@@ -9,7 +10,7 @@ if __name__ == "__main__":
     if smokelib.is_cuda() and not smokelib.expect()["gpu_present"]:
         os.environ["MUJOCO_GL"] = "osmesa"  # EGL needs the driver that comes with a GPU
     print("MUJOCO_GL", os.environ["MUJOCO_GL"])
-    environment = policylib.gymnasium.make(policylib.ENVIRONMENT, render_mode="rgb_array", width=320, height=240)
+    environment = gymnasium.make(policylib.ENVIRONMENT, render_mode="rgb_array", width=320, height=240)
     environment.reset(seed=1)
     first = environment.render()
     for _ in range(20):

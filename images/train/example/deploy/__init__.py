@@ -1,0 +1,1 @@
+"""From a trained policy to a file that runs without torch."""
