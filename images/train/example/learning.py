@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,9 @@ def make_environments(config: Mapping[str, Any]) -> VecEnv:
     # A server that has imported the libraries once forks the processes: faster than importing them in each, and
     # without what a fork of this process would inherit (threads, a CUDA context).
     multiprocessing.set_forkserver_preload(["stable_baselines3.common.vec_env.subproc_vec_env"])
+    noting = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # for the server, which would end with the group otherwise
+    forkserver.ensure_running()
+    signal.signal(signal.SIGTERM, noting)
     environments = SubprocVecEnv(starters, start_method="forkserver")
     environments.closing = threading.Event()
     threading.Thread(target=_watch, args=(environments.processes, environments.closing), daemon=True).start()

@@ -17,9 +17,11 @@ RUNS = Path("/workspace/runs")
 
 
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a script of the example; its output can be read."""
+    """Start a script of the example, in a process group of its own; its output can be read."""
     command = [sys.executable, str(EXAMPLE / script), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/")
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/", start_new_session=True
+    )
 
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> str:
