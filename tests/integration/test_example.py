@@ -85,9 +85,9 @@ cd /tmp; sed 's/id: Crane-v0/id: Crane-v0, count: 2, processes: true/; s/steps: 
     /smoke/quick.yaml > lost.yaml
 timeout 90 python /opt/example/train.py --config lost.yaml > lost.log 2>&1 & trainer=$!
 until grep -q total_timesteps lost.log; do sleep 0.2; kill -0 $trainer; done
-python -c 'import psutil; [one.kill() for one in psutil.process_iter(["ppid", "cmdline"])
+python -c 'import psutil; next(one for one in psutil.process_iter(["ppid", "cmdline"])
            if "forkserver" in " ".join(one.info["cmdline"])
-           and one.parent() and one.parent().cmdline() == one.info["cmdline"]][:1]'
+           and one.parent() and one.parent().cmdline() == one.info["cmdline"]).kill()'
 code=0; wait $trainer || code=$?
 tail -1 lost.log; exit $code
 """

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import connection, forkserver
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import envs  # noqa: F401  registers this project's environments
 import gymnasium
@@ -93,16 +93,23 @@ def make_environments(config: Mapping[str, Any]) -> VecEnv:
 
 
 def _watch(processes: Sequence[Any], closing: threading.Event) -> None:
-    """End the training when a process of an environment dies: SB3 would wait for its answer for ever."""
+    """End the training when a process of an environment dies: SB3 may wait for its answer for ever."""
     connection.wait([process.sentinel for process in processes])
     if not closing.is_set():
-        print(
-            "the process of an environment died: was it out of memory? see the lines above; "
-            "the same command goes on from the last checkpoint",
-            file=sys.stderr,
-            flush=True,
-        )
-        os._exit(1)  # the main thread may hang; a checkpoint that is half-written does not count
+        lost()
+
+
+def lost() -> NoReturn:
+    """End this process, as that of an environment has died; other threads may hang, and need not be waited for."""
+    for process in multiprocessing.active_children():  # or their tracebacks would bury what is said here
+        process.kill()
+    print(
+        "the process of an environment died: was it out of memory? see the lines above; "
+        "the same command goes on from the last checkpoint",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)  # a checkpoint that is half-written does not count
 
 
 def warn_of_little_shm() -> None:

@@ -81,6 +81,8 @@ def train(run: Run, config: dict[str, Any], checkpoint: Checkpoint | None) -> in
         model.set_logger(logger(run, model.num_timesteps))
         keeper = Keeper(run, config, stop)
         keeper.learn(model)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        learning.lost()
     finally:
         learning.close(environments)
     if stop.signal:
