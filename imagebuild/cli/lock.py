@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from imagebuild.cli.failure import show_problem
-from imagebuild.cli.session import Session, json_option, print_json, with_session
+from imagebuild.cli.session import Session, json_option, print_json, verdict, with_session
 from imagebuild.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_WORK_FAILED, InputError, Problem
 from imagebuild.spec.strict import closest
 
@@ -116,7 +116,7 @@ def _check(session: Session, rows: Sequence[str], *, everything: bool, strict: b
     else:
         for problem in problems:
             show_problem(problem)
-        click.echo(f"{len(rows)} rows, {len(refused)} errors, {len(problems) - len(refused)} warnings")
+        click.echo(verdict(len(rows), len(refused), len(problems) - len(refused)))
     return EXIT_BAD_INPUT if refused else EXIT_DONE
 
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from imagebuild.cli.session import Session, json_option, print_json, print_table, targets_argument, with_session
+from imagebuild.cli.session import (
+    Session,
+    json_option,
+    print_json,
+    print_table,
+    targets_argument,
+    verdict,
+    with_session,
+)
 from imagebuild.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_WORK_FAILED, InputError, Problem
 
 if TYPE_CHECKING:
@@ -104,7 +112,7 @@ def check_command(session: Session, targets: tuple[str, ...], *, strict: bool, f
     if form == "text":
         for problem in once(problems):
             show_problem(problem)
-        click.echo(f"{len(rows)} rows, {len(refused)} errors, {len(once(problems)) - len(refused)} warnings")
+        click.echo(verdict(len(rows), len(refused), len(once(problems)) - len(refused)))
     elif form == "junit":
         click.echo(as_junit(rows, problems))
     else:

@@ -152,3 +152,13 @@ def print_table(rows: Iterable[Sequence[str]], head: Sequence[str]) -> None:
     for number, line in enumerate(lines):
         text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         click.echo(click.style(text, bold=True) if number == 0 and sys.stdout.isatty() else text)
+
+
+def _many(count: int, noun: str) -> str:
+    """A count with its noun: 1 row, 2 rows."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def verdict(rows: int, errors: int, warnings: int) -> str:
+    """The last line of a command that checks rows."""
+    return ", ".join((_many(rows, "row"), _many(errors, "error"), _many(warnings, "warning")))

@@ -41,7 +41,8 @@ def check_access(path: Path, service: str, *, write: bool = True) -> None:
         return
     what = "write to" if write else "read"
     grant = f"setfacl -m u:{user.pw_name}:{_rights(path, write=write)} {path}"
-    hint = f"`{grant}` lets it (every folder above needs x for it, too); or choose another"
+    own = f"`install -d -o {user.pw_name} DIR` makes a folder of its own, outside of closed homes; or "
+    hint = f"{own if path.is_dir() else ''}`{grant}` lets it (every folder above needs x for it, too)"
     raise InputError(Problem(f"{user.pw_name}, whose Podman runs the container, cannot {what} {path}", hint=hint))
 
 
