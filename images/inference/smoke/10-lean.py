@@ -35,7 +35,7 @@ FOLDERS_OF_DEVELOPERS = {"test", "tests", "testing", "include"}
 #: All that one can start.
 EXPECTED = {"policy-server", "python", "python3", "tini"}
 NOT_OF_THE_IMAGE = ("/dev", "/proc", "/run", "/smoke", "/sys", "/tmp", "/var/tmp")
-TODO = "inference is derived by images/inference/files/slim.py; let it leave them out"
+REMEDY = "inference is derived by images/inference/files/slim.py; let it leave them out"
 
 
 def is_there(module: str) -> bool:
@@ -61,7 +61,7 @@ def files() -> "dict[str, os.stat_result]":
 
 def none_of(paths: "list[str]", what: str) -> None:
     """End as failed if there are any."""
-    smokelib.require(not paths, f"the image has {len(paths)} {what}, such as {', '.join(sorted(paths)[:3])}", TODO)
+    smokelib.require(not paths, f"the image has {len(paths)} {what}, such as {', '.join(sorted(paths)[:3])}", REMEDY)
 
 
 def check_files() -> None:
@@ -85,10 +85,10 @@ def check_files() -> None:
 
 
 modules = [name for name in MODULES if is_there(name)]
-smokelib.require(not modules, f"the image has the modules {modules}", TODO)
+smokelib.require(not modules, f"the image has the modules {modules}", REMEDY)
 if smokelib.row().get("inference_base"):  # an image of NVIDIA's has its own package manager and shell
     programs = [path for name in PROGRAMS if (path := shutil.which(name))]
-    smokelib.require(not programs, f"the image has the programs {programs}", TODO)
+    smokelib.require(not programs, f"the image has the programs {programs}", REMEDY)
 else:
     check_files()
 print(", ".join(sorted(f"{found.name} {found.version}" for found in metadata.distributions())))

@@ -26,7 +26,7 @@ def expect(kind: type[Exception], what: str, call: Any, *arguments: Any) -> None
     except kind as error:
         print(f"{what}: {error}")
     else:
-        smokelib.fail(f"{what} was not refused", servelib.TODO)
+        smokelib.fail(f"{what} was not refused", servelib.REMEDY)
 
 
 def check_refusals(folder: str, observation: Any) -> None:
@@ -42,7 +42,7 @@ def check_refusals(folder: str, observation: Any) -> None:
         raw.sendall(b'{"observation": [1e999]}\n\xff\n' + b"[" * 100_000 + b'\n{"observation": ["1"]}\n')
         lines = raw.makefile("rb")
         for _ in range(4):
-            smokelib.require(b'"error"' in lines.readline(), "nonsense on the socket got no error", servelib.TODO)
+            smokelib.require(b'"error"' in lines.readline(), "nonsense on the socket got no error", servelib.REMEDY)
     with client.SocketClient(folder) as talker:
         expect(client.RefusedError, "too few numbers on the socket", talker.decide, [0.0])
         talker.decide(observation.tolist())
@@ -52,7 +52,7 @@ def check_ends(server: servelib.Server, policy: Path, observation: Any) -> None:
     """A client hears of every end of the server, and can go on with the next one."""
     with client.ControlClient(server.folder) as control:
         server.kill()
-        smokelib.require(not server.is_healthy(), "a killed server is called healthy", servelib.TODO)
+        smokelib.require(not server.is_healthy(), "a killed server is called healthy", servelib.REMEDY)
         after = servelib.Server(policy, server.folder)
         try:
             expect(
@@ -62,12 +62,12 @@ def check_ends(server: servelib.Server, policy: Path, observation: Any) -> None:
             control.decide(observation, SECONDS)
             kill_socket(after)
             control.decide(observation, SECONDS)
-            smokelib.equal("exit code after SIGTERM", after.stop(), 0, servelib.TODO)
+            smokelib.equal("exit code after SIGTERM", after.stop(), 0, servelib.REMEDY)
             expect(client.NotServingError, "a stopped server", control.decide, observation, SECONDS)
         finally:
             after.end()
     expect(client.NotServingError, "a stopped server's exchange", client.ControlClient, server.folder)
-    smokelib.require(not after.is_healthy(), "a stopped server is called healthy", servelib.TODO)
+    smokelib.require(not after.is_healthy(), "a stopped server is called healthy", servelib.REMEDY)
 
 
 def check_crash(policy: Path, observation: Any) -> None:
@@ -77,12 +77,12 @@ def check_crash(policy: Path, observation: Any) -> None:
         loop = server.children()[0]
         os.kill(loop, signal.SIGSTOP)
         time.sleep(HANGS_AFTER)
-        smokelib.require(not server.is_healthy(), "a server that hangs is called healthy", servelib.TODO)
+        smokelib.require(not server.is_healthy(), "a server that hangs is called healthy", servelib.REMEDY)
         expect(client.NotServingError, "a server that hangs", control.decide, observation, 0.01)
         os.kill(loop, signal.SIGCONT)
         control.decide(observation, SECONDS)
         os.kill(loop, signal.SIGKILL)
-        smokelib.equal("exit code after a crash", server.wait(), 1, servelib.TODO)
+        smokelib.equal("exit code after a crash", server.wait(), 1, servelib.REMEDY)
         expect(client.NotServingError, "a server that crashed", control.decide, observation, SECONDS)
 
 
@@ -92,7 +92,7 @@ def kill_socket(server: servelib.Server) -> None:
     until = time.monotonic() + 30
     time.sleep(0.2)
     while not server.is_healthy():
-        smokelib.require(time.monotonic() < until, "a socket that died did not come back", servelib.TODO)
+        smokelib.require(time.monotonic() < until, "a socket that died did not come back", servelib.REMEDY)
         time.sleep(0.2)
 
 

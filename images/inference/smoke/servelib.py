@@ -20,7 +20,7 @@ _START_SECONDS = 60.0
 ANSWER_SECONDS = 5.0  # for one answer: how long it takes is reported, not judged
 _OVER_THE_SOCKET = 500
 _WRONG = "was the normalisation folded into the graph? train and inference must come from the same row"
-TODO = "look at the server's messages above, and at images/inference/files/policy_server"
+REMEDY = "look at the server's messages above, and at images/inference/files/policy_server"
 
 
 class Server:
@@ -33,8 +33,8 @@ class Server:
         until = time.monotonic() + _START_SECONDS
         while not self.is_healthy():
             ended = self._process.poll()
-            smokelib.require(ended is None, f"the server ended at once with exit code {ended}", TODO)
-            smokelib.require(time.monotonic() < until, f"the server did not serve after {_START_SECONDS:.0f} s", TODO)
+            smokelib.require(ended is None, f"the server ended at once with exit code {ended}", REMEDY)
+            smokelib.require(time.monotonic() < until, f"the server did not serve after {_START_SECONDS:.0f} s", REMEDY)
             time.sleep(0.1)
 
     def is_healthy(self) -> bool:

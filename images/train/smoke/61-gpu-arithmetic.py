@@ -7,7 +7,7 @@ gpulib.gpu()
 
 import torch  # noqa: E402  its absence has a message of its own
 
-TODO = "driver, wheel and GPU do not fit together: `buildkit diagnose` says which"
+REMEDY = "driver, wheel and GPU do not fit together: `buildkit diagnose` says which"
 
 
 def product() -> None:
@@ -15,17 +15,17 @@ def product() -> None:
     left, right = torch.randn(512, 512), torch.randn(512, 512)
     difference = float(((left.cuda() @ right.cuda()).cpu() - left @ right).abs().max())
     print(f"matmul: largest difference {difference:.1e}")
-    smokelib.require(difference < 1e-2, f"matmul differs by {difference}", TODO)
+    smokelib.require(difference < 1e-2, f"matmul differs by {difference}", REMEDY)
 
 
 def convolution() -> None:
     """Convolve on both, the GPU with cuDNN."""
-    smokelib.require(torch.backends.cudnn.is_available(), "torch finds no cuDNN", TODO)
+    smokelib.require(torch.backends.cudnn.is_available(), "torch finds no cuDNN", REMEDY)
     image, kernel = torch.randn(4, 8, 32, 32), torch.randn(16, 8, 3, 3)
     convolved = torch.nn.functional.conv2d(image.cuda(), kernel.cuda()).cpu()
     difference = float((convolved - torch.nn.functional.conv2d(image, kernel)).abs().max())
     print(f"cuDNN {torch.backends.cudnn.version()} convolution: largest difference {difference:.1e}")
-    smokelib.require(difference < 1e-2, f"convolution differs by {difference}", TODO)
+    smokelib.require(difference < 1e-2, f"convolution differs by {difference}", REMEDY)
 
 
 def mixed_precision() -> None:
@@ -41,7 +41,7 @@ def mixed_precision() -> None:
     scaler.update()
     print(f"mixed precision: loss {float(loss):.4f}")
     finite = bool(loss.isfinite()) and all(bool(p.isfinite().all()) for p in network.parameters())
-    smokelib.require(finite, "the mixed-precision step is not finite", TODO)
+    smokelib.require(finite, "the mixed-precision step is not finite", REMEDY)
 
 
 torch.manual_seed(1)

@@ -7,7 +7,7 @@ import gpulib
 import smokelib
 
 PROCESSES = 2
-TODO = "NCCL_DEBUG=INFO says where it stops: often /dev/shm (--shm-size) or peer access (try NCCL_P2P_DISABLE=1)"
+REMEDY = "NCCL_DEBUG=INFO says where it stops: often /dev/shm (--shm-size) or peer access (try NCCL_P2P_DISABLE=1)"
 
 
 def work(rank: int, meeting_point: str) -> None:
@@ -47,9 +47,9 @@ def main() -> None:
     hanging = [worker.pid for worker in workers if worker.is_alive()]
     for worker in workers:
         worker.kill()
-    smokelib.require(not hanging, f"processes {hanging} still wait for each other after 180 s", TODO)
+    smokelib.require(not hanging, f"processes {hanging} still wait for each other after 180 s", REMEDY)
     codes = [worker.exitcode for worker in workers]
-    smokelib.require(codes == [0] * PROCESSES, f"all_reduce ended with {codes}: see above", TODO)
+    smokelib.require(codes == [0] * PROCESSES, f"all_reduce ended with {codes}: see above", REMEDY)
 
 
 if __name__ == "__main__":
