@@ -1,5 +1,9 @@
 """What is installed is what the row of the matrix says, torch's build included."""
 
+import re
+import shutil
+import subprocess
+
 import smokelib
 
 REMEDY = "the row and the image disagree: rebuild, and look at requirements.txt in the build log"
@@ -14,6 +18,14 @@ for field, distribution in DISTRIBUTIONS.items():
     if row.get(field):
         found = smokelib.installed(distribution)
         smokelib.release(distribution, found.split("+")[0] if found else None, row[field], REMEDY)
+
+if "-devel" in str(row["base"]):  # for custom operators
+    smokelib.require(
+        shutil.which("nvcc"), "there is no nvcc", "a devel base has it; is its /usr/local/cuda/bin in PATH?"
+    )
+    said = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True).stdout
+    release = re.search(r"release ([0-9.]+)", said)
+    smokelib.equal("nvcc", release[1] if release else said, smokelib.cuda(), "another toolkit is first in PATH")
 
 import torch  # noqa: E402  the cheap answers come first
 
