@@ -31,6 +31,13 @@ def test_64_mb_of_shared_memory(demo: Demo, podman: Podman, monkeypatch: pytest.
     )
 
 
+def test_a_row_that_promises_64_mb_of_shared_memory(demo: Demo, podman: Podman) -> None:
+    case = check(demo, podman, "20-shm.py", shm_size="64m")
+    assert case.outcome == "failed"
+    assert case.message.startswith("the row promises 67108864 bytes of /dev/shm")
+    assert case.message.endswith("raise `shm_size:` in matrix.yaml; 8g is usual")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

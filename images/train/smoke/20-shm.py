@@ -15,6 +15,13 @@ smokelib.require(
     shm.f_frsize * shm.f_blocks >= promised, f"/dev/shm holds {shm.f_frsize * shm.f_blocks} bytes, not {promised}", todo
 )
 
+needed = PROCESSES * FLOATS * 4
+smokelib.require(
+    promised > needed,
+    f"the row promises {promised} bytes of /dev/shm, and {PROCESSES} processes that share tensors need {needed}",
+    "raise `shm_size:` in matrix.yaml; 8g is usual",
+)
+
 import torch  # noqa: E402  the cheap answer comes first
 from torch import multiprocessing  # noqa: E402
 
@@ -28,7 +35,7 @@ def fill(number: int, queue: "multiprocessing.Queue[torch.Tensor]", taken: "mult
 if __name__ == "__main__":
     context = multiprocessing.get_context("fork")
     queue, taken = context.Queue(), context.Event()
-    workers = [context.Process(target=fill, args=(number, queue, taken)) for number in range(PROCESSES)]
+    workers = [context.Process(target=fill, args=(number, queue, taken), daemon=True) for number in range(PROCESSES)]
     for worker in workers:
         worker.start()
     try:
@@ -43,7 +50,7 @@ if __name__ == "__main__":
     print(f"{PROCESSES} processes, {used * shm.f_frsize / 1e6:.0f} MB of {promised / 1e6:.0f} MB in use at once")
     smokelib.equal("sums", sums, [float(FLOATS * number) for number in range(PROCESSES)], "shared memory is corrupt")
     smokelib.require(
-        used * shm.f_frsize >= PROCESSES * FLOATS * 4,
+        used * shm.f_frsize >= needed,
         "the tensors did not go through /dev/shm",
         "check torch's sharing strategy",
     )
