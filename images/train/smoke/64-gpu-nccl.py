@@ -39,7 +39,7 @@ def main() -> None:
     print("NCCL", ".".join(map(str, torch.cuda.nccl.version())))
     meeting_point = os.path.join(tempfile.mkdtemp(), "nccl")
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=work, args=(rank, meeting_point)) for rank in range(PROCESSES)]
+    workers = [context.Process(target=work, args=(rank, meeting_point), daemon=True) for rank in range(PROCESSES)]
     for worker in workers:
         worker.start()
     for worker in workers:
