@@ -125,7 +125,8 @@ def train_without_end(run: Any, steps: int) -> None:
 
 def test_a_kill_at_any_moment_leaves_the_last_complete_checkpoint(tmp_path: Path) -> None:
     run = checkpoints.Run(tmp_path)
-    for _ in range(25):
+    steps = kills = 0
+    while steps <= 25 or kills < 25:  # on a busy machine most are killed before they write
         with run.locked():
             before = run.newest()
         child = os.fork()
@@ -138,7 +139,8 @@ def test_a_kill_at_any_moment_leaves_the_last_complete_checkpoint(tmp_path: Path
             for name in ("model.zip", "vecnormalize.pkl"):
                 assert found.file(name).read_bytes() == str(found.steps).encode() * 20_000
         assert before is None or run.newest().steps >= before.steps
-    assert run.newest().steps > 25
+        steps, kills = run.newest().steps if run.newest() else 0, kills + 1
+
     with run.locked():
         assert [path.name for path in (tmp_path / "checkpoints").glob(".*-*")] == []
 
