@@ -206,13 +206,26 @@ def test_an_os_that_cannot_be_bootstrapped_is_refused_at_its_line(tmp_path: Path
         plan(folder)["base-cpu"]
 
 
+def hadolint(path: Path, containerfile: str) -> subprocess.CompletedProcess[str]:
+    """What hadolint says of a Containerfile; `path` is where to write it."""
+    path.write_text(containerfile)
+    linter = ROOT / ".venv" / "bin" / "hadolint"
+    command = [linter if linter.exists() else "hadolint", "--config", ROOT / ".hadolint.yaml", path]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("name", sorted(plan(ROOT).targets))
 def test_every_rendered_containerfile_passes_hadolint(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "Containerfile"
-    path.write_text(plan(ROOT)[name].containerfile)
-    linter = ROOT / ".venv" / "bin" / "hadolint"
-    done = subprocess.run(
-        [linter if linter.exists() else "hadolint", "--config", ROOT / ".hadolint.yaml", path],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = hadolint(tmp_path / "Containerfile", plan(ROOT)[name].containerfile)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_row_with_tensorrt_has_its_libraries_found_and_taken_along(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "matrix.yaml").read_text()
+    (folder / "matrix.yaml").write_text(text.replace("variant: cu128", "variant: cu128, tensorrt: 10.14.1.48"))
+    planned = plan(folder)
+    assert "-name tensorrt_libs" in planned["train-cu128"].containerfile
+    assert "--to /slim onnxruntime-gpu numpy tensorrt-cu12\n" in planned["inference-cu128"].containerfile
+    for name in ("train-cu128", "inference-cu128"):
+        done = hadolint(tmp_path / "Containerfile", planned[name].containerfile)
+        assert done.returncode == 0, done.stdout + done.stderr
