@@ -56,14 +56,26 @@ class GitlabProject:
         return PipelineRun(done.returncode, done.stdout)
 
 
+def _commit(message: str) -> list[str]:
+    return ["-c", "user.name=tests", "-c", "user.email=tests@example.invalid", "commit", "-q", "-a", "-m", message]
+
+
+def change(folder: Path, name: str, old: str, new: str) -> None:
+    """Change one text in one file of a copy, and commit that, as the newest of the default branch."""
+    text = (folder / name).read_text(encoding="utf-8")
+    assert old in text, f"{name} has no {old!r}"
+    (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    for words in (_commit(f"Change {name}"), ["update-ref", "refs/remotes/origin/main", "HEAD"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+
 def make_repository(folder: Path) -> None:
     """Make `folder` a Git repository with everything in it committed on `main`, which is the default branch."""
-    identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.invalid"]
     for words in (
         ["init", "-q", "-b", "main"],
         ["remote", "add", "origin", "https://gitlab.example.invalid/robots/buildkit.git"],
         ["add", "."],
-        [*identity, "commit", "-q", "-m", "A copy for the pipeline test"],
+        _commit("A copy for a test"),
         ["update-ref", "refs/remotes/origin/main", "HEAD"],
         ["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"],
     ):

@@ -8,8 +8,7 @@ import subprocess
 from imagebuild.engine.podman import Podman
 from imagebuild.engine.registry import Registry
 from imagebuild.spec.reference import stage_repository
-from tests.integration.conftest import run_demo
-from tests.integration.tiny import Demo
+from tests.integration.tiny import Demo, run_demo
 
 STAGES = ("base", "train", "diag-tools", "inference")
 

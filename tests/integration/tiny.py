@@ -128,3 +128,14 @@ class Demo:
     def image(self, stage: str) -> str:
         """The local name of one of its images."""
         return Plan(self.folder, matrix.load(self.folder / "matrix.yaml"))[f"{stage}-cpu"].local_name
+
+
+def run_demo(folder: Path, environment: dict[str, str]) -> str:
+    """Run scripts/demo; its output, which is shown as it comes when pytest runs with -s."""
+    done = subprocess.run(
+        [folder / "scripts" / "demo"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False, timeout=1500,
+    )  # fmt: skip
+    sys.stdout.write(done.stdout)
+    assert done.returncode == 0, done.stdout[-5000:]
+    return done.stdout

@@ -1,18 +1,19 @@
-"""The real `.gitlab-ci.yml`, run by gitlab-ci-local: around a stand-in for buildkit, then on the cpu row for real."""
+"""The real `.gitlab-ci.yml`, run by gitlab-ci-local: around a stand-in for buildkit, then for real, after the demo."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-import httpx
 import pytest
-import yaml
 
+from imagebuild.engine.registry import Registry
+from imagebuild.spec.reference import stage_repository
 from imagebuild.views.gitlab import TargetView, child_pipeline
-from tests.clones import ROOT, GitlabProject, copy_project, make_repository
-from tests.registry_server import RegistryServer
+from tests.clones import ROOT, GitlabProject, change, copy_project, make_repository
+from tests.integration.tiny import Demo
 
+STAGES = ("base", "train", "diag-tools", "inference")
 PROTECTED = {"CI_COMMIT_REF_PROTECTED": "true"}
 TARGETS = [
     TargetView("base-cpu", "base", "cpu"),
@@ -100,27 +101,27 @@ def test_without_targets_the_pipeline_is_green_and_says_why(stand_in: GitlabProj
     assert "Nothing to build" in run.output
 
 
-def test_the_cpu_row_is_built_pushed_and_promoted(tmp_path: Path) -> None:
-    project, registry_folder = tmp_path / "project", tmp_path / "registry"
+def test_a_change_is_built_pushed_and_promoted(demo: Demo, tmp_path: Path) -> None:
+    """After the demo, into its registry: what the change does not concern is neither built nor tested again."""
+    project = tmp_path / "project"
     project.mkdir()
     copy_project(project, without="tests/unit/test_[!s]*.py")  # a few unit tests show that the job runs them
-    with RegistryServer(registry_folder) as registry:
-        variables = PROTECTED | {"BUILDKIT_REGISTRY": registry.host, "BUILDKIT_TARGETS": "cpu"}
-        run = GitlabProject(project, variables).run("--manual", "promote-train-cpu", timeout=1200)
-        assert run.returncode == 0, run.output
-        targets = {f"{stage}-cpu" for stage in ("base", "train", "diag-tools", "inference")}
-        assert targets | {"promote-train-cpu"} <= run.jobs("PASS"), run.output
-        for stage in ("base", "train", "diag-tools", "inference"):
-            tags = tags_of(registry, stage)
-            assert any(tag.startswith("cpu-in-") for tag in tags), tags
-            assert ("cpu-prod" in tags) == (stage == "train"), tags
+    change(project, "matrix.yaml", "version: 1.0.0", "version: 2.0.0")
+    change(project, "images/inference/files/policy_server/__init__.py", "Serves", "Serves, after a change,")
+    before = {stage: tags_of(demo.registry, stage) for stage in STAGES}
+    variables = PROTECTED | {"BUILDKIT_REGISTRY": demo.registry, "BUILDKIT_TARGETS": "cpu"}
+    run = GitlabProject(project, variables).run("--manual", "promote-train-cpu", timeout=1200)
+    assert run.returncode == 0, run.output
+    targets = {f"{stage}-cpu" for stage in STAGES}
+    assert targets | {"promote-train-cpu"} <= run.jobs("PASS"), run.output
+    new = {stage: tags_of(demo.registry, stage) - before[stage] for stage in STAGES}
+    assert [stage for stage in STAGES if any(tag.startswith("cpu-in-") for tag in new[stage])] == ["inference"], new
+    assert all("cpu-2.0.0" in tags for tags in new.values()), new
+    assert [stage for stage in STAGES if "cpu-2.0.0-prod" in new[stage]] == ["train"]
+    assert run.output.count("up to date: in the registry as") >= len(STAGES) - 1
     reports = {report.stem for report in (project / ".buildkit/reports").glob("*.xml")}
     assert targets | {"unit"} <= reports
 
 
-def tags_of(registry: RegistryServer, stage: str) -> list[str]:
-    project = yaml.safe_load((ROOT / "matrix.yaml").read_text())["project"]
-    answer = httpx.get(f"http://{registry.host}/v2/{project}/{stage}/tags/list", trust_env=False)
-    answer.raise_for_status()
-    tags: list[str] = answer.json()["tags"]
-    return tags
+def tags_of(registry: str, stage: str) -> set[str]:
+    return set(Registry(registry).list_tags(stage_repository(registry, "drl", stage)))
