@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import smokelib
 
 TOLERANCE = 1e-5  # of continuous actions; discrete ones are equal
 SECONDS = servelib.ANSWER_SECONDS
+ON_CPU = ("--provider", "cpu")  # GPUs have a check of their own
 HANGS_AFTER = 1.5  # seconds; clients count a server as gone after one
 
 
@@ -53,7 +56,7 @@ def check_ends(server: servelib.Server, policy: Path, observation: Any) -> None:
     with client.ControlClient(server.folder) as control:
         server.kill()
         smokelib.require(not server.is_healthy(), "a killed server is called healthy", servelib.REMEDY)
-        after = servelib.Server(policy, server.folder)
+        after = servelib.Server(policy, server.folder, *ON_CPU)
         try:
             expect(
                 client.NotServingError, "a server that was killed and replaced", control.decide, observation, SECONDS
@@ -72,7 +75,7 @@ def check_ends(server: servelib.Server, policy: Path, observation: Any) -> None:
 
 def check_crash(policy: Path, observation: Any) -> None:
     """A control loop that hangs is unhealthy; one that crashes ends the server, and its client hears of it."""
-    with servelib.served(policy, "--provider", "cpu") as server, client.ControlClient(server.folder) as control:
+    with servelib.served(policy, *ON_CPU) as server, client.ControlClient(server.folder) as control:
         control.decide(observation, SECONDS)
         loop = server.children()[0]
         os.kill(loop, signal.SIGSTOP)
@@ -84,6 +87,17 @@ def check_crash(policy: Path, observation: Any) -> None:
         os.kill(loop, signal.SIGKILL)
         smokelib.equal("exit code after a crash", server.wait(), 1, servelib.REMEDY)
         expect(client.NotServingError, "a server that crashed", control.decide, observation, SECONDS)
+
+
+def check_fallback(policy: Path) -> None:
+    """An image for GPUs does not serve from the CPU unless it is told to: without a GPU it ends, and says why."""
+    with tempfile.TemporaryDirectory(prefix="policy-", dir="/tmp") as folder:
+        command = ["policy-server", "--policy", str(policy), "--run", folder]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    said = done.stderr.strip().splitlines()[-1:]
+    print(*said)
+    smokelib.equal("exit code without a GPU", done.returncode, 1, "it must not serve from the CPU in silence")
+    smokelib.require("CUDA" in "".join(said), f"it does not say why it ended: {said}", servelib.REMEDY)
 
 
 def kill_socket(server: servelib.Server) -> None:
@@ -101,7 +115,7 @@ def check(prefix: str, name: str) -> None:
     policy = smokelib.artifact(name)
     observations = numpy.load(smokelib.artifact(f"{prefix}observations.npy"))
     wanted = numpy.load(smokelib.artifact(f"{prefix}actions.npy"))
-    with servelib.served(policy, "--provider", "cpu") as server:
+    with servelib.served(policy, *ON_CPU) as server:
         servelib.drive(server.folder, observations, wanted, TOLERANCE)
         if not prefix:
             check_refusals(server.folder, observations[0])
@@ -112,3 +126,5 @@ def check(prefix: str, name: str) -> None:
 check("", "policy.onnx")
 if (smokelib.IN / "discrete.onnx").exists():
     check("discrete-", "discrete.onnx")
+if smokelib.is_cuda() and not smokelib.expect()["gpu_present"]:
+    check_fallback(smokelib.artifact("policy.onnx"))
