@@ -107,7 +107,7 @@ def test_a_change_is_built_pushed_and_promoted(demo: Demo, tmp_path: Path) -> No
     project.mkdir()
     copy_project(project, without="tests/unit/test_[!s]*.py")  # a few unit tests show that the job runs them
     change(project, "matrix.yaml", "version: 1.0.0", "version: 2.0.0")
-    change(project, "images/inference/files/policy_server/__init__.py", "Serves", "Serves, after a change,")
+    change(project, "images/inference/files/policy_server/__init__.py", "Serves", "Offers")
     before = {stage: tags_of(demo.registry, stage) for stage in STAGES}
     variables = PROTECTED | {"BUILDKIT_REGISTRY": demo.registry, "BUILDKIT_TARGETS": "cpu"}
     run = GitlabProject(project, variables).run("--manual", "promote-train-cpu", timeout=1200)
