@@ -112,26 +112,13 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
     started = datetime.now(UTC)
     wants_gpu = target.row.is_cuda and request.gpu_mode != "off"
     use_gpu = wants_gpu and request.gpu_present
-    serves = target.stage == "inference"  # with as few rights as it will have on a robot
-    looks = target.stage == "diag-tools"
-    settings = ContainerSettings(
-        image=request.image,
-        command=["sleep", "infinity"] if not serves else _WAIT,
-        shm_bytes=target.row.shm_bytes,
-        devices=[GPU_DEVICE] if use_gpu else [],
-        capabilities=TOOLS_CAPABILITIES if looks else [] if serves else ["SYS_PTRACE"],
-        seccomp=TOOLS_SECCOMP if looks else "",
-        read_only=serves,
-        scratch=["/smoke"],
-        owner=request.owner,
-    )
     checks = request.suite.checks(target.row)
     if not checks:
         message = f"{target.stage} has no smoke checks, and an image that nothing tried is not tested"
         raise WorkError(message, hint=f"put scripts like 10-name.py into images/{target.stage}/smoke/")
     remove_left_over(podman, request.owner)
     cases: list[SmokeCase] = []
-    with Container(podman, settings) as container:
+    with Container(podman, _settings(request, use_gpu)) as container:
         container.put(_files(request, use_gpu), {"/smoke/out": 0o777})
         for name in checks:
             misses = "-gpu-" in name and not use_gpu
@@ -149,6 +136,24 @@ def run_smoke(podman: Podman, request: Request, emit: Emit, log: TextIO) -> Find
 
 # The inference image has no `sleep`: it holds Python and what a policy needs.
 _WAIT = ["python3", "-c", "import signal; signal.pause()"]
+
+
+def _settings(request: Request, use_gpu: bool) -> ContainerSettings:
+    """What the container of a stage's checks is given."""
+    stage, row = request.target.stage, request.target.row
+    serves = stage == "inference"  # with as few rights as it will have on a robot
+    looks = stage == "diag-tools"
+    return ContainerSettings(
+        image=request.image,
+        command=["sleep", "infinity"] if not serves else _WAIT,
+        shm_bytes=row.shm_bytes,
+        devices=[GPU_DEVICE] if use_gpu else [],
+        capabilities=TOOLS_CAPABILITIES if looks else [] if serves else ["SYS_PTRACE"],
+        seccomp=TOOLS_SECCOMP if looks else "",
+        read_only=serves,
+        scratch=["/smoke"],
+        owner=request.owner,
+    )
 
 
 def _files(request: Request, use_gpu: bool) -> dict[str, bytes]:

@@ -141,8 +141,8 @@ def test_without_a_network_of_its_own_a_server_listens_on_loopback_only(demo: De
     assert listening(door.port) == set()
 
 
-@pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh on this machine")
 def test_ssh_lets_in_who_has_the_key(demo: Demo, folder: Path, tmp_path: Path) -> None:
+    assert shutil.which("ssh"), "no ssh here: scripts/setup --test installs it"
     for name in ("mine", "other"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
     start = ("ssh", "--key", str(tmp_path / "mine.pub"), "--workspace", str(folder), "--config", "train-cpu")
