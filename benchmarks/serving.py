@@ -26,7 +26,7 @@ import tempfile
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ sys.path[:0] = [str(PROJECT), str(CLIENT)]
 sys.dont_write_bytecode = True
 
 import policy_client  # noqa: E402  (a file of the project, not of its package)
+from decisions import timed  # noqa: E402  (beside this file, also in the container)
 
 from imagebuild.engine.service import find_socket  # noqa: E402
 from imagebuild.plan.plan import Plan  # noqa: E402
@@ -84,16 +85,6 @@ def await_server(folder: Path) -> None:
         else:
             return
     sys.exit("the server did not start")
-
-
-def timed(decide: Callable[[Any], Any], observations: list[Any]) -> list[int]:
-    """How many nanoseconds each decision took."""
-    took = []
-    for observation in observations:
-        began = time.perf_counter_ns()
-        decide(observation)
-        took.append(time.perf_counter_ns() - began)
-    return took
 
 
 def one_after_the_other(folder: Path, container: str, spin: float) -> dict[str, list[list[int]]]:

@@ -11,12 +11,11 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy
 import onnxruntime
+from decisions import timed
 
 
 def load() -> Any:
@@ -24,16 +23,6 @@ def load() -> Any:
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = 1
     return onnxruntime.InferenceSession("/policy/policy.onnx", settings, providers=["CPUExecutionProvider"])
-
-
-def timed(decide: Callable[[Any], Any], observations: Any) -> list[int]:
-    """Return how many nanoseconds each decision took."""
-    took = []
-    for observation in observations:
-        began = time.perf_counter_ns()
-        decide(observation)
-        took.append(time.perf_counter_ns() - began)
-    return took
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
